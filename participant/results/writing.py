@@ -80,7 +80,8 @@ def write_results(
     kept, files = _entering(model["U"], factor), [*FILES, CONSENSUS]
     with atomic_directory(directory / facts.run_id) as target:
         np.save(target / "U.npy", factor[:, kept])
-        np.savez(target / CONSENSUS, tensor=final.broadcast.tensor, scalars=final.broadcast.scalars, stage=final.stage)
+        broadcast = final.broadcast
+        np.savez(target / CONSENSUS, tensor=broadcast.tensor, scalars=broadcast.scalars, stage=final.stage, form=2)
         flags, scores, instruments, usual_here = write_blocks(target, site.finish(final), (spec.rows, columns), kept)
         files += [SCORES] if scores else []
         manifest = manifest_entries(facts, spec, int(np.count_nonzero(kept)), columns, site.certificate())

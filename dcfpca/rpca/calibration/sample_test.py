@@ -4,7 +4,8 @@ By the chain rule, the squared Mahalanobis distance of a sample is that of its t
 one, the square of how many deviations it lies off. Here each of those counts at most CAP², so that one gross entry,
 which is listed by itself, does not make its sample odd, and many do. Wilson's and Hilferty's cube root makes normal
 numbers, nearly, of the distances of samples with any number of entries. Where those are centred, how far they spread
-and how heavy their tail is, is fitted to the pooled counts of all samples, beside a broad part for the odd ones.
+and how heavy their tail is, is fitted to the pooled counts of all samples, beside a broad part for the odd ones. Those
+that a model was made from are judged by the model without them.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ import scipy
 from numpy.typing import NDArray
 
 from dcfpca.rpca.calibration.expectation import TRUSTED, Expectation, ScoreModel, expect
+from dcfpca.rpca.calibration.leave_one_out import Origin, distance_without
 from dcfpca.rpca.method import FloatArray
+from dcfpca.rpca.small_cells import Merging
 
 CAP = TRUSTED
 EDGES = np.arange(-20.0, 20.01, 0.25)
@@ -36,16 +39,21 @@ LEAST_SCALE = 0.25
 FEWEST = 2  # features of many values by which samples are judged; with fewer, by all
 
 
-def oddness(model: ScoreModel, scores: FloatArray, found: Expectation) -> FloatArray:
-    """How odd these samples (m × n, NaN: unobserved) are, given what is expected of their entries.
+def oddness(model: ScoreModel, scores: FloatArray, found: Expectation, origin: Origin | None = None) -> FloatArray:
+    """How odd these samples (m × n, NaN: unobserved) are, given what is expected of their entries and what the model
+    was made from (None: from others).
 
     Features of few values have distances that no normal number describes, and are left out.
     """
-    z, used = found.z(scores), ~model.few
-    if not model.few.any() or np.count_nonzero(used) < FEWEST:
-        return normal_distance(found.distance, z, found.trusted)
-    part = ScoreModel(model.centre[used], model.factor[used], model.own[used], model.few[used])
-    distance = expect(part, scores[used], found.trusted[used]).distance
+    z, used, within = found.z(scores), ~model.few, found
+    if np.count_nonzero(used) < FEWEST:
+        used[:] = True
+    if not used.all():
+        part = ScoreModel(model.centre[used], model.factor[used], model.own[used], model.few[used])
+        within = expect(part, scores[used], found.trusted[used])
+    distance = within.distance
+    if origin is not None and origin.matters(len(scores)):
+        distance = distance_without(model, scores, found, within, used, origin)
     return normal_distance(distance, z[used], found.trusted[used])
 
 
@@ -85,8 +93,9 @@ class SampleNull:
         return np.asarray(scipy.special.stdtr(self.freedom, -self.standing(odd)))
 
 
-def fit_sample_null(counts: FloatArray) -> SampleNull:
-    """The null that is most probable by these pooled counts."""
+def fit_sample_null(counts: FloatArray, merging: Merging) -> SampleNull:
+    """The null that is most probable by these pooled counts. Merged groups lie less far apart than the samples do,
+    which is made up for, and a tail is no lighter than so many samples can tell."""
     if not counts.any():
         return SampleNull(0.0, 1.0, float(FREEDOM[-1]))
     lower, middle = np.interp([LOWER, MIDDLE], np.cumsum(counts)[:-1] / counts.sum(), EDGES)
@@ -99,7 +108,16 @@ def fit_sample_null(counts: FloatArray) -> SampleNull:
     likely -= 0.5 * (np.log(FREEDOM / TYPICAL_FREEDOM)[:, None] / FREEDOM_SPREAD) ** 2
     likely -= 0.5 * ((np.log(ODD / (1.0 - ODD)) - TYPICAL_ODD) / ODD_SPREAD) ** 2
     i, j, k, _ = np.unravel_index(int(np.argmax(likely)), likely.shape)
-    return SampleNull(float(locations[i]), float(scales[j]), float(FREEDOM[k]))
+    share = 1.0 if merging.least == 1 else 0.5  # of the samples, that their merged groups tell as much as
+    scale, freedom = float(scales[j]) / _merged_deviation(merging), max(share * float(counts.sum()) - 1.0, 1.0)
+    return SampleNull(float(locations[i]), scale, float(min(FREEDOM[k], freedom)))
+
+
+def _merged_deviation(merging: Merging) -> float:
+    """The deviation of normal numbers after their counts are merged."""
+    ends = np.linspace(-4.0, 4.0, 161)
+    shares = np.diff(merging.levels(scipy.special.ndtr(ends)))
+    return float(np.sqrt(shares @ (0.5 * (ends[1:] + ends[:-1])) ** 2 / shares.sum()))
 
 
 def _log_shares(locations: FloatArray, scales: FloatArray, bins: slice) -> FloatArray:

@@ -127,18 +127,17 @@ class Covariance(ClosingStage):
             return replace(consensus, outcome=Outcome.DIVERGED)
         plan = ClosingPlan.of(consensus.broadcast)
         assert plan.calibration is not None
-        sums = total.sums.tensor * plan.columns
+        sums, count = total.sums.tensor * plan.columns, float(np.rint(total.sums.scalars[0] * plan.columns))
         if plan.fresh:
             correlation = correlation_of(sums[:, :-1])
             few = plan.calibration.of_few_values
             model = model_from_covariance(np.zeros(len(sums)), correlation, plan.columns, few, plan.rank)
         else:
-            count = float(total.sums.scalars[0]) * plan.columns
             model = model_from_moments(plan.calibration.model, count, sums[:, -1], sums[:, :-1], plan.rank)
         found = replace(plan.calibration, mean=model.centre, own=model.own, factor=model.factor)
         columns, done, final, limited = consensus.memory[COUNTERS]
         stage = COVARIANCE if done + 1 < COVARIANCE_ROUNDS else NULL
-        plan = replace(plan, fresh=False, calibration=found)
+        plan = replace(plan, fresh=False, taken=count, calibration=found)
         return self.next_round(consensus, stage, plan, (columns, done + 1, final, limited), 0.0)
 
     def conserved(self, consensus: Consensus, total: Total) -> str:

@@ -75,7 +75,7 @@ def own_plan(plan: ClosingPlan, M: FloatArray, local: float) -> ClosingPlan:
     found = replace(known, mean=model.centre, factor=model.factor, own=model.own)
     z = expect_entries(replace(plan, calibration=found), M, M).z
     found = own_null(found, z, local, _frequent(M)[1] < SELDOM)
-    return replace(plan, calibration=found, cut=found.cut)
+    return replace(plan, calibration=found, cut=found.cut, taken=0.0)
 
 
 def own_null(known: Calibration, z: FloatArray, local: float, continuous: NDArray[np.bool_]) -> Calibration:
@@ -157,7 +157,7 @@ def kept_view(plan: ClosingPlan, kept: Snapshot) -> ClosingPlan | None:
         return None
     tensor, scalars = (np.asarray(kept[name], dtype=np.float64) for name in (TENSOR, SCALARS))
     found = Calibration.of(tensor, scalars[:-1])
-    return replace(plan, calibration=found, cut=found.cut)
+    return replace(plan, calibration=found, cut=found.cut, taken=0.0)
 
 
 def kept_ratio(kept: Snapshot) -> float:

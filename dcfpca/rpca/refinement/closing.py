@@ -193,6 +193,7 @@ def opening_plan(fitted: Consensus, history: FloatArray, columns: float, ending:
         null_scale=np.ones(rows),
         cut=0.0,
         distance_scale=1.0,
+        taken=columns,
         outlying=Outlyingness.unknown(),
         sample_null=SampleNull(),
         verdict=np.zeros(len(VERDICT)),

@@ -21,7 +21,7 @@ from dcfpca.rpca.refinement.outlyingness import Outlyingness
 
 FEATURE_COLUMNS = ("centre", "noise", "median", "spread", "reach", "one_value", "two_values", "null_scale")
 NULL_FIGURES = 3  # of `SampleNull`
-HEAD = ("ending", "hiding", "fresh", "rank", "columns", "cut", "distance_scale")
+HEAD = ("ending", "hiding", "fresh", "rank", "columns", "cut", "distance_scale", "taken")
 VERDICT = (
     "predicted",
     "flagged",
@@ -78,6 +78,7 @@ class ClosingPlan:
     null_scale: FloatArray
     cut: float  # |z| beyond which entries are flagged; 0 before the null round
     distance_scale: float
+    taken: float  # columns that the model was made from: those that do not lie far out
     outlying: Outlyingness
     sample_null: SampleNull
     verdict: FloatArray  # the figures named in VERDICT; zeros until the end
@@ -132,7 +133,7 @@ class ClosingPlan:
         width = tensor.shape[1] - len(FEATURE_COLUMNS)
         ends = np.cumsum([len(HEAD), OUTLYING_FIGURES, NULL_FIGURES, len(VERDICT), width])
         head, outlying, sample_null, verdict, variance, fit = np.split(scalars, ends)
-        ending, hiding, fresh, rank, columns, cut, distance_scale = head
+        ending, hiding, fresh, rank, columns, cut, distance_scale, taken = head
         U = np.ascontiguousarray(tensor[:, :width])
         features = dict(zip(FEATURE_COLUMNS, tensor[:, width:].T, strict=True))
         return ClosingPlan(
@@ -146,12 +147,20 @@ class ClosingPlan:
             **features,
             cut=float(cut),
             distance_scale=float(distance_scale),
+            taken=float(taken),
             outlying=Outlyingness.of(outlying),
             sample_null=SampleNull(*sample_null.tolist()),
             verdict=verdict,
             fit=TensorMessage(U, fit),
             calibration=calibration,
         )
+
+
+def with_taken(message: TensorMessage) -> TensorMessage:
+    """A broadcast that a version wrote which did not tell `taken`: all columns."""
+    head = 1 + (len(FIGURES) if message.scalars[0] else 0)
+    scalars = np.insert(message.scalars, head + HEAD.index("taken"), message.scalars[head + HEAD.index("columns")])
+    return TensorMessage(message.tensor, scalars)
 
 
 def closing_layout(rows: int, width: int, fit: Layout, calibrated: bool) -> Layout:

@@ -88,6 +88,8 @@ class ClosingStage(Stage):
             return "a variance is negative"
         if plan.sample_null.scale < 0.0 or plan.sample_null.freedom < 0.0:
             return "the null of samples is of no possible form"
+        if not 0.0 <= plan.taken <= plan.columns * (1.0 + 1e-9):
+            return "the model is made from more columns than there are"
         if reason := plan.outlying.implausible():
             return reason
         if plan.calibration is not None and (reason := implausible(plan.calibration)):
@@ -112,6 +114,7 @@ class ClosingStage(Stage):
             of_figures(one.columns, other.columns),
             of_figures(one.cut, other.cut),
             of_figures(one.distance_scale, other.distance_scale),
+            of_figures(one.taken, other.taken),
             one.outlying.apart(other.outlying),
             of_figures(one.sample_null.scalars(), other.sample_null.scalars(), 1.0),
             of_figures(one.verdict, other.verdict, np.maximum(np.abs(one.verdict), 1.0)),

@@ -202,11 +202,16 @@ def distance_scale(counts: FloatArray, unit: float, rank: int) -> float:
     return max(1.0, *excess)
 
 
-def distance_p_value(distance: FloatArray, rank: int, scale: float) -> FloatArray:
+def distance_p_value(distance: FloatArray, rank: int) -> FloatArray:
     """The probability of a T² at least as large."""
-    if rank == 0:
-        return np.ones_like(distance)
-    return np.asarray(scipy.special.chdtrc(rank, distance / scale))
+    return np.asarray(scipy.special.chdtrc(rank, distance))
+
+
+def fresh_distance_p_value(distance: FloatArray, rank: int, columns: float) -> FloatArray:
+    """The same of a column that had no part in the model of so many: Hotelling's F."""
+    rest = max(columns - rank, 1.0)
+    unit = rank * (columns + 1.0) * (columns - 1.0) / (columns * rest)
+    return np.asarray(scipy.special.fdtrc(rank, rest, distance / unit))
 
 
 def column_p_value(p_values: FloatArray) -> FloatArray:

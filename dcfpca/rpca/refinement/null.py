@@ -81,13 +81,14 @@ class Null(ClosingStage):
         merged = self._least > 1
         counts = NullCounts(above, below, np.rint(sizes * self.up.rows) if merged else pooled_sizes(plan, above, below))
         sites = total.contributors
-        found = with_null(plan, counts, self._local, Merging(plan.columns / sites, sites, self._least))
+        merging = Merging(plan.columns / sites, sites, self._least)
+        found = with_null(plan, counts, self._local, merging)
         plan = replace(
             plan,
             calibration=found,
             null_scale=typical_deviation(plan, found),
             cut=found.cut,
-            sample_null=fit_sample_null(np.rint(odd)),
+            sample_null=fit_sample_null(np.rint(odd), merging),
             distance_scale=distance_scale(np.rint(distances), float(max(plan.rank, 1)), plan.rank),
         )
         flags = flagged_counts(plan, found, counts)

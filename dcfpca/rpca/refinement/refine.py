@@ -180,7 +180,8 @@ def _stepped(asked: ClosingPlan, totals: RefinementTotals) -> tuple[ClosingPlan,
     subspace, moved = row_step(asked.subspace, totals.rows, asked.noise)
     U, variance = asked.U.copy(), asked.variance.copy()
     U[:, : asked.rank], variance[: asked.rank] = subspace.U, subspace.variance
-    return replace(asked, U=U, variance=variance, centre=subspace.centre, fresh=False), moved
+    taken = float(np.rint(totals.rows.columns))
+    return replace(asked, U=U, variance=variance, centre=subspace.centre, taken=taken, fresh=False), moved
 
 
 def _measured(asked: ClosingPlan, plan: ClosingPlan, totals: RefinementTotals) -> ClosingPlan:

@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from dcfpca.rpca.calibration.expectation import TRUSTED, ScoreModel, chunks, expect, tail_variance
-from dcfpca.rpca.calibration.fresh_samples import fresh_distance_p_value, fresh_null
+from dcfpca.rpca.calibration.expectation import (
+    TRUSTED,
+    Expectation,
+    ScoreModel,
+    chunks,
+    expect,
+    shrinkage,
+    tail_variance,
+)
+from dcfpca.rpca.calibration.leave_one_out import Origin
 from dcfpca.rpca.calibration.sample_test import normal_distance, oddness
 from dcfpca.rpca.method import Findings, FloatArray
 from dcfpca.rpca.refinement.alternating_fit import fit_columns
 from dcfpca.rpca.refinement.closing_plan import ClosingPlan, FitEnding
-from dcfpca.rpca.refinement.noise_scale import column_p_value, distance_p_value
+from dcfpca.rpca.refinement.noise_scale import column_p_value, distance_p_value, fresh_distance_p_value
 from dcfpca.rpca.robust_projection import project
 
 SMALLEST_P = 1e-290
 CLEARLY = 1.25
 """How far beyond the cut of its own view, which rests on fewer samples, a site flags what all sites find usual."""
+MOSTLY_ODD = 0.01  # a median p-value of a site's samples: they are not of the population that all sites share
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,9 +77,10 @@ def squared_distance(plan: ClosingPlan, V: FloatArray) -> FloatArray:
     return np.asarray(np.sum(V[:, : plan.rank] ** 2 / variance, axis=1))
 
 
-def expect_entries(plan: ClosingPlan, M: FloatArray, L: FloatArray) -> Expected:
+def expect_entries(plan: ClosingPlan, M: FloatArray, L: FloatArray, *, fresh: bool = False) -> Expected:
     """What the others say of every entry: by the whole covariance of scores where the run has it, by the directions of
-    a refined L where features are many, and by L itself where a fit was not refined."""
+    a refined L where features are many, and by L itself where a fit was not refined. `fresh` columns had no part in
+    the model."""
     calibration = plan.calibration
     if plan.ending is not FitEnding.REFINED or calibration is None:
         z = (M - L) / plan.noise[:, None]
@@ -82,7 +93,7 @@ def expect_entries(plan: ClosingPlan, M: FloatArray, L: FloatArray) -> Expected:
         return Expected(
             np.concatenate([found.score for _, found in parts], axis=1),
             np.concatenate([found.z(own) for own, found in parts], axis=1),
-            np.concatenate([oddness(model, own, found) for own, found in parts]),
+            _oddness(plan, model, parts, 1.0, None if fresh else plan.calm(M)),
         )
     shape, model = calibration.shape, calibration.model
     scores = shape.forward(M)
@@ -92,8 +103,26 @@ def expect_entries(plan: ClosingPlan, M: FloatArray, L: FloatArray) -> Expected:
         for name in ("score", "deviation", "trusted")
     )
     deviation = np.sqrt(deviation**2 + tail_variance(model, scores, trusted, plan.columns))
-    odd = np.concatenate([oddness(model, own, found) for own, found in parts])
+    odd = _oddness(plan, model, parts, shrinkage(len(M), plan.taken), None if fresh else plan.calm(M))
     return Expected(shape.backward(expected), (scores - expected) / deviation, odd)
+
+
+def _oddness(
+    plan: ClosingPlan,
+    model: ScoreModel,
+    parts: Sequence[tuple[FloatArray, Expectation]],
+    diagonal: float,
+    calm: NDArray[np.bool_] | None,
+) -> FloatArray:
+    """How odd the samples of these parts are. Those that are `calm` and coherent have a part in the model, of whose
+    covariance the share `diagonal` is in its diagonal."""
+    odd, first = [], 0
+    for own, found in parts:
+        last = first + own.shape[1]
+        taken = found.coherent & calm[first:last] if calm is not None else np.zeros(last - first, dtype=bool)
+        odd.append(oddness(model, own, found, Origin(plan.taken, taken, plan.rank, diagonal)))
+        first = last
+    return np.concatenate(odd)
 
 
 def _chunks(model: ScoreModel, M: FloatArray) -> tuple[slice, ...]:
@@ -105,7 +134,7 @@ def score_columns(plan: ClosingPlan, M: FloatArray, L: FloatArray, V: FloatArray
     """Hold columns, with the normal part L and coefficients V, against the null of the plan; `fresh` ones had no part
     in the run."""
     assert plan.calibration is not None  # a plan with a null has one
-    found, null = expect_entries(plan, M, L), plan.calibration.null
+    found, null = expect_entries(plan, M, L, fresh=fresh), plan.calibration.null
     z = found.z / np.where(found.z > 0.0, plan.calibration.above[:, None], plan.calibration.below[:, None])
     distance, p = squared_distance(plan, V), null.tail(z)
     of_column = _sample_p_value(plan, found, p, distance, fresh and plan.ending is FitEnding.REFINED)
@@ -125,21 +154,22 @@ def score_twice(
         return shared, shared
     assert own.calibration is not None  # a view is of a plan with a null
     scored = score_columns(own, M, L, V)
+    # Odd samples move the own view, which then finds them usual: it tells only where most are odd for the others.
+    p_value = scored.p_value if np.median(shared.p_value) < MOSTLY_ODD else shared.p_value
     clear = np.abs(np.nan_to_num(scored.z)) > CLEARLY * own.calibration.null.cut
-    return replace(scored, flagged=scored.flagged & (shared.flagged | clear)), shared
+    return replace(scored, flagged=scored.flagged & (shared.flagged | clear), p_value=p_value), shared
 
 
 def _sample_p_value(
     plan: ClosingPlan, found: Expected, entries: FloatArray, distance: FloatArray, fresh: bool
 ) -> FloatArray:
-    """Of samples as a whole and within the subspace together, by the null of the run or that of fresh samples."""
-    if fresh:
-        whole = fresh_null(plan).p_value(found.odd)
-        within = fresh_distance_p_value(distance / plan.distance_scale, plan.rank, plan.columns)
-        return np.minimum(2.0 * np.minimum(whole, within), 1.0) if plan.rank else whole
+    """Of samples as a whole and within the subspace together."""
     # Where the fit is exact, what is left is rounding and has no distances: there the entries tell.
     whole = column_p_value(entries) if plan.ending is FitEnding.EXACT else plan.sample_null.p_value(found.odd)
-    within = distance_p_value(distance, plan.rank, plan.distance_scale)
+    if plan.rank == 0:
+        return whole
+    distance = distance / plan.distance_scale
+    within = fresh_distance_p_value(distance, plan.rank, plan.taken) if fresh else distance_p_value(distance, plan.rank)
     return np.minimum(2.0 * np.minimum(whole, within), 1.0)
 
 

@@ -5,6 +5,7 @@ import numpy as np
 from dcfpca.rpca.calibration.expectation import ScoreModel, expect
 from dcfpca.rpca.calibration.sample_test import CAP, count_oddness, fit_sample_null, oddness
 from dcfpca.rpca.method import FloatArray
+from dcfpca.rpca.small_cells import Merging
 
 ROWS = 12
 
@@ -53,7 +54,7 @@ def test_one_gross_entry_adds_at_most_its_cap_and_many_make_a_sample_odd() -> No
 
 def test_p_values_of_ordinary_samples_are_uniform() -> None:
     ordinary = 0.3 + 1.3 * np.random.default_rng(1).normal(size=4000)
-    null = fit_sample_null(count_oddness(ordinary))
+    null = fit_sample_null(count_oddness(ordinary), Merging(4000, 1, 1))
     for level in (0.01, 0.05, 0.2):
         assert abs(np.mean(null.p_value(ordinary) <= level) / level - 1.0) < 0.2
 
@@ -61,7 +62,7 @@ def test_p_values_of_ordinary_samples_are_uniform() -> None:
 def test_a_fifth_of_odd_samples_is_found_and_the_ordinary_far_out_stay_rare() -> None:
     rng = np.random.default_rng(1)
     ordinary, bad = 0.3 + 1.3 * rng.normal(size=4000), rng.uniform(6.0, 12.0, 1000)
-    null = fit_sample_null(count_oddness(np.concatenate([ordinary, bad])))
+    null = fit_sample_null(count_oddness(np.concatenate([ordinary, bad])), Merging(5000, 1, 1))
     assert np.mean(null.p_value(ordinary) <= 0.001) <= 0.002
     assert np.mean(null.p_value(bad) <= 0.002) > 0.95
 

@@ -1,0 +1,113 @@
+"""How far a sample lies from a model that was made without it.
+
+A model is nearer to the samples that it was made from than to others, by the more the fewer they were. Every site works
+out from the shared model what it would be without one of its own samples. Distances from that are distributed as those
+of new samples are, whatever the data, so that one null serves both.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dcfpca.rpca.calibration.expectation import Expectation, ScoreModel
+from dcfpca.rpca.method import FloatArray
+
+SURE = 50.0  # samples a feature: with more, none moves the model by what could be seen
+MEDIAN = 0.6744897501960817  # of the sizes of normal numbers
+OF_MEDIAN = 2.3327  # how an entry moves a variance that the median size tells, in units of it over the samples' number
+TINY = np.finfo(np.float64).tiny
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Origin:
+    """What a model of scores was made from: so many samples, and which of those that are judged (n) are among them.
+
+    Of their covariance it has the `rank` leading directions, its last factors. Of the rest the share `diagonal` is in
+    its own variances alone; if that is 1, these are from medians.
+    """
+
+    samples: float
+    taken: NDArray[np.bool_]
+    rank: int
+    diagonal: float
+
+    def matters(self, rows: int) -> bool:
+        """Whether any of the samples moves the model."""
+        return bool(self.taken.any()) and 2.0 < self.samples < SURE * rows
+
+
+def distance_without(
+    model: ScoreModel, scores: FloatArray, found: Expectation, within: Expectation, used: NDArray[np.bool_], by: Origin
+) -> FloatArray:
+    """Squared distances of samples (m × n) by their `used` features, of those `taken` from the model without each.
+
+    `found` is what is expected of all entries and `within` by the used features alone. Without a sample x the
+    covariance of n others is C − xxᵀ/n, up to a factor: its leading part follows from a small eigenproblem in the span
+    of the leading directions and of x, the rest loses what x has outside of them, and Woodbury's identity gives the
+    distance.
+    """
+    here, share = by.taken, 1.0 / (by.samples - 1.0)
+    x = (np.where(found.trusted, scores, found.score)[:, here] - model.centre[:, None]).T
+    leading = model.factor[:, model.factor.shape[1] - by.rank :]
+    variance = np.sum(leading**2, axis=0)
+    P = leading / np.sqrt(np.maximum(variance, TINY))
+    along = x @ P
+    rest = x - along @ P.T
+    size = np.linalg.norm(rest, axis=1)
+    unit = rest / np.maximum(size, TINY)[:, None]
+    outside = share * size**2 + (unit**2) @ model.own / by.diagonal
+    change = _change(np.column_stack([along, size]), variance, outside, share, by.diagonal)
+    span = np.concatenate([np.broadcast_to(P, (len(x), *P.shape)), unit[:, :, None]], axis=2)[:, used]
+    part = _Solver(model.factor[used], model.own[used], within.inverse[here], within.trusted.T[here])
+    w = _weights(part, x[:, used], span, change)
+    if by.diagonal < 1.0:
+        lost, grown = share * by.diagonal * rest[:, used] ** 2, 1.0 + share
+    else:
+        side = np.sign(np.abs(rest[:, used]) - MEDIAN * np.sqrt(part.own))
+        lost, grown = share * OF_MEDIAN * part.own * side, (1.0 + share) ** 2
+    distance = within.distance.copy()
+    distance[here] = grown * np.maximum(np.sum(x[:, used] * w + lost * w**2, axis=1), 0.0)
+    return distance
+
+
+def _change(x: FloatArray, variance: FloatArray, outside: FloatArray, share: float, diagonal: float) -> FloatArray:
+    """By what Σ changes (n × r+1 × r+1) within the span of the leading directions and each sample's rest."""
+    count, width = x.shape
+    product = share * x[:, :, None] * x[:, None, :]
+    before = np.zeros((count, width, width))
+    before[:, np.arange(width - 1), np.arange(width - 1)] = variance
+    C = before - product
+    C[:, -1, -1] += outside
+    values, vectors = np.linalg.eigh(C)
+    kept = vectors[:, :, 1:]
+    after = (kept * np.maximum(values[:, None, 1:], 0.0)) @ kept.transpose(0, 2, 1)
+    return np.asarray(diagonal * (after - before) - (1.0 - diagonal) * product)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Solver:
+    """Σ⁻¹ over the trusted entries of each sample."""
+
+    factor: FloatArray
+    own: FloatArray
+    inverse: FloatArray
+    trusted: NDArray[np.bool_]
+
+    def __call__(self, Y: FloatArray) -> FloatArray:
+        """Of columns (n × m × k), which are taken as 0 where entries are not trusted."""
+        here, own = self.trusted[:, :, None], self.own[:, None]
+        Y = np.where(here, Y, 0.0)
+        pull = self.factor @ (self.inverse @ (self.factor.T @ (Y / own)))
+        return np.where(here, (Y - pull) / own, 0.0)
+
+
+def _weights(solve: _Solver, x: FloatArray, span: FloatArray, change: FloatArray) -> FloatArray:
+    """(Σ + span · change · spanᵀ)⁻¹ x of every sample."""
+    solved = solve(np.concatenate([x[:, :, None], span], axis=2))
+    w, of_span = solved[:, :, 0], solved[:, :, 1:]
+    across = span.transpose(0, 2, 1)
+    inner = np.eye(change.shape[1]) + change @ (across @ of_span)
+    return np.asarray(w - (of_span @ np.linalg.solve(inner, change @ (across @ w[:, :, None])))[:, :, 0])
