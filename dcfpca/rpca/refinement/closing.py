@@ -13,8 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dcfpca.rpca.calibration.check import Check
 from dcfpca.rpca.calibration.sample_test import SampleNull
-from dcfpca.rpca.calibration.stages import Check, Covariance, Shape
+from dcfpca.rpca.calibration.stages import Covariance, Shape
 from dcfpca.rpca.method import Consensus, FloatArray, Outcome, TensorMessage, Total
 from dcfpca.rpca.refinement.closing_plan import REFINE, VALIDATE, VERDICT, ClosingPlan, FitEnding
 from dcfpca.rpca.refinement.closing_stage import COUNTERS

@@ -127,8 +127,8 @@ def _of_the_answer(plan: ClosingPlan, figures: dict[str, float], features: Seque
         yield f"{100.0 * figures['worst_flagged']:.0f} % of the entries of {named([worst], features)} are flagged"
     if figures["ordinary"] > MANY_ORDINARY * figures["flags"] >= MANY_ORDINARY:
         yield (
-            f"samples drawn anew from the fit, in which nothing is wrong, have {figures['ordinary']:.0f} flagged "
-            f"entries where {figures['flags']:.0f} are flagged in the data"
+            f"samples drawn anew from the fit have {figures['ordinary']:.0f} ordinary entries flagged "
+            f"where {figures['flags']:.0f} entries are flagged in the data"
         )
     if figures["far_entries"] > MANY_FAR:
         yield "the normal part leaves the range of the data, lower the rank"

@@ -80,7 +80,7 @@ def test_the_estimator_and_the_command_give_the_same_numbers(tmp_path: Path) -> 
     new[CHOLESTEROL, 0] = 1000.0
     np.save(tmp_path / "new.npy", new)
     transform(config, "run-1", tmp_path / "new.npy", tmp_path / "out")
-    model = RobustPCA(rank=2, max_iter=100).fit(M.T)
+    model = RobustPCA(rank=2, max_iter=100, scaling="none").fit(M.T)
     with np.load(tmp_path / "out" / "scores.npz") as scores:
         whole, worse = scores["p_value"], np.exp(model.score_samples(new.T))
     # The estimator orders by the worse of the sample as a whole, which the command states, and of its entries.

@@ -1,0 +1,204 @@
+"""Stage `check`, after the null: whether ordinary entries are flagged, and who carries what.
+
+Sites form their own views and draw samples anew from them, to count what is flagged of their ordinary entries.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import scipy
+from numpy.typing import NDArray
+
+from dcfpca.rpca.calibration.calibration import Calibration
+from dcfpca.rpca.calibration.empirical_null import SIZE_BINS, units_by_side
+from dcfpca.rpca.method import Consensus, FloatArray, Kind, Layout, Outcome, TensorMessage, Total
+from dcfpca.rpca.own_view.carriers import FAILS, carried, error_ratio
+from dcfpca.rpca.own_view.own_view import kept_arrays, kept_view, own_plan, sample_of
+from dcfpca.rpca.refinement.closing_plan import CHECK, VERDICT, ClosingPlan, local_rate
+from dcfpca.rpca.refinement.closing_stage import CARRIERS, COUNTERS, WANTED, ClosingStage, hidden_columns, results
+from dcfpca.rpca.refinement.hidden_entries import HiddenColumns
+from dcfpca.rpca.refinement.noise_scale import count_sizes
+from dcfpca.rpca.refinement.null import furthest_usual
+from dcfpca.rpca.refinement.scoring import Scored, expect_entries, score_twice
+from dcfpca.rpca.stage import Partition, Stage
+from dcfpca.rpca.stage_checks import broken_count, exceeds, indefinite
+from dcfpca.rpca.stage_list import StagedSite
+
+SUMS, FLAGGED = 4, 2  # shares of entries flagged anew, drawn and flagged, and the vote; the place of the third
+DRAWN, MOST_DRAWN = 20_000, 200_000  # entries that a site draws at least and at most, for its own samples in turn
+SURE = 0.95  # of the interval that is told
+Places = NDArray[np.intp]
+
+
+class Check(ClosingStage):
+    """The last round of a run whose entries are judged by their whole covariance: sites form their own views, draw
+    samples anew from them, and say which directions they carry and whether the shared model serves them."""
+
+    def __init__(self, fit: Stage, width: int, bound: int | None, rate: float, min_carriers: int) -> None:
+        sums = SUMS + width * (width + 1) // 2
+        super().__init__(CHECK, fit, width, Layout(0, 0, sums, kinds=((sums, Kind.SHARE),)), (), bound)
+        self._local, self._min_carriers = local_rate(rate), min_carriers
+
+    def answer(self, site: StagedSite, asked: Consensus) -> TensorMessage:
+        """How many entries are flagged of samples drawn from the own fit, how many were drawn and how many are flagged,
+        per own entry; and what the site adds to the vote and to the directions' carriers."""
+        plan = ClosingPlan.of(asked.broadcast)
+        arrays, votes = self._own_view(hidden_columns(site), plan)
+        return self._update(plan, CheckPart(asked, arrays)(site), votes)
+
+    def combine(self, partition: Partition, asked: Consensus) -> TensorMessage:
+        """The own view is of the whole site, and its parts draw from it."""
+        plan = ClosingPlan.of(asked.broadcast)
+        assert isinstance(partition.columns, HiddenColumns)  # a method with closing stages hides entries
+        arrays, votes = self._own_view(partition.columns, plan)
+        return self._update(plan, partition.total(CheckPart(asked, arrays)), votes)
+
+    def merged(self, exact: TensorMessage, asked: Consensus, least: int) -> TensorMessage:
+        """What is counted of samples drawn anew is nobody's; of so few flagged entries none are told."""
+        plan, scalars = ClosingPlan.of(asked.broadcast), exact.scalars.copy()
+        scalars[FLAGGED] *= scalars[FLAGGED] * plan.columns * plan.U.shape[0] >= least - 0.5
+        return replace(exact, scalars=scalars)
+
+    def _own_view(self, hidden: HiddenColumns, plan: ClosingPlan) -> tuple[dict[str, NDArray[np.generic]], FloatArray]:
+        """What the site keeps of its own view, and its vote and projector."""
+        M, unknown = sample_of(hidden)
+        ratio, projector = error_ratio(plan, M, unknown), carried(plan, M)
+        arrays = kept_arrays(own_plan(plan, M, self._local), ratio)
+        return arrays, np.append(float(ratio > FAILS), projector[np.triu_indices(self.width)])
+
+    def _update(self, plan: ClosingPlan, drawn: FloatArray, votes: FloatArray) -> TensorMessage:
+        return TensorMessage(np.zeros((0, 0)), np.concatenate([drawn / plan.columns / plan.U.shape[0], votes]))
+
+    def advance(self, consensus: Consensus, total: Total) -> Consensus:
+        """The expected number of ordinary entries among the flagged, who carries what, and the end of the run."""
+        plan = ClosingPlan.of(consensus.broadcast)
+        assert plan.calibration is not None
+        drawn, votes, projectors = self._read(total.sums.scalars)
+        projectors = projectors[: plan.rank, : plan.rank]
+        ordinary, entries, flagged = np.maximum(drawn, 0.0) * plan.columns * plan.U.shape[0]
+        found = {
+            "ordinary": ordinary,
+            "ordinary_most": most_ordinary(ordinary),
+            "flagged": flagged / max(entries, 1.0),
+            "failing": float(votes > 0.5 * total.contributors),
+        }
+        figures = plan.verdict.copy()
+        for name, value in found.items():
+            figures[VERDICT.index(name)] = value
+        known = replace(plan.calibration, ordinary=float(ordinary / max(entries, 1.0)))
+        plan = replace(plan, verdict=figures, calibration=known)
+        outcome = Outcome.OUT_OF_ROUNDS if consensus.memory[COUNTERS][3] > 0.0 else Outcome.CONVERGED
+        memory = {**consensus.memory, CARRIERS: projectors, WANTED: np.array([float(self._min_carriers)])}
+        return replace(consensus, broadcast=plan.broadcast(), memory=memory, outcome=outcome)
+
+    def conserved(self, consensus: Consensus, total: Total) -> str:
+        """No more entries are flagged than there are, those at most one a column and feature; and a site adds at most
+        one to the vote and to the carriers of any direction."""
+        (anew, entries, flagged), votes, projectors = self._read(total.sums.scalars)
+        slack, most = 2.0 * total.rounding[1], float(total.contributors)
+        if (
+            exceeds(-total.sums.scalars[:SUMS], 0.0, slack)
+            or exceeds(anew, entries, slack)
+            or exceeds(entries, 1.0, slack)
+        ):
+            return "more entries of samples drawn anew are flagged than were drawn"
+        if exceeds(flagged, entries, slack):
+            return "more entries are flagged than there are"
+        if reason := broken_count(np.array([votes]), slack, most, "the vote of the sites"):
+            return reason
+        if indefinite(projectors, slack) or indefinite(most * np.eye(self.width) - projectors, slack):
+            return "a direction has fewer carriers than none, or more than there are sites"
+        return ""
+
+    def _read(self, scalars: FloatArray) -> tuple[FloatArray, float, FloatArray]:
+        """Shares of entries, votes, and the sum of the sites' projectors."""
+        upper = np.zeros((self.width, self.width))
+        upper[np.triu_indices(self.width)] = scalars[SUMS:]
+        return scalars[: SUMS - 1], float(scalars[SUMS - 1]), np.asarray(upper + np.triu(upper, 1).T)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CheckPart:
+    """Asks a site or a part of one to keep the own view of the site and to draw from it."""
+
+    asked: Consensus
+    arrays: dict[str, NDArray[np.generic]]
+
+    def __call__(self, site: StagedSite) -> FloatArray:
+        """Entries flagged of samples drawn anew, entries, and entries flagged."""
+        site.kept.update(self.arrays)
+        plan, total = ClosingPlan.of(self.asked.broadcast), np.zeros(SUMS - 1)
+        mine = kept_view(plan, site.kept)
+        for M, block in results(site, plan, hiding=False):
+            scored, seen = score_twice(plan, mine, M, block.L, block.V)[0], int(np.count_nonzero(~np.isnan(M)))
+            rng = np.random.default_rng([hidden_columns(site).seed, block.start])
+            every = slice(None, None, 1 + seen // MOST_DRAWN)
+            places = np.tile(np.arange(M.shape[1])[every], int(np.clip(DRAWN // max(seen, 1), 1, 20)))
+            share = M.shape[1] / max(places.size, 1)
+            anew = _flagged_anew(plan, mine, M, scored, places, rng)
+            total += np.array([share * anew, seen, np.count_nonzero(scored.flagged)])
+        return total
+
+
+def most_ordinary(expected: float) -> float:
+    """The count that a Poisson number with this mean stays below with probability SURE, and the mean's own error."""
+    return float(np.ceil(scipy.special.gammaincinv(expected + 1.0, SURE) + 1.0))
+
+
+def _flagged_anew(
+    shared: ClosingPlan,
+    own: ClosingPlan | None,
+    M: FloatArray,
+    scored: Scored,
+    places: Places,
+    rng: np.random.Generator,
+) -> int:
+    """How many ordinary entries are flagged of samples drawn from the site's view: one for each of `places`, with gaps
+    where that sample has them, and what was flagged in it as far off as it is, since errors cast doubt on their
+    neighbours. Units are those of what is drawn: where relations are nearly exact, the model has more noise than the
+    data."""
+    plan = own or shared
+    assert plan.calibration is not None
+    shape, flagged = plan.calibration.shape, scored.flagged[:, places]
+    drawn = _drawn(plan.calibration, len(places), rng)
+    M_anew = _with_values(plan.calibration, np.where(scored.flagged, np.nan, M), drawn)
+    M_anew = np.where(flagged | np.isnan(M[:, places]), np.nan, M_anew)
+    views = [None if view is None else with_units_of(view, M_anew) for view in (shared, own)]
+    off = np.where(scored.flagged, shape.forward(M) - shape.forward(scored.expected), 0.0)[:, places]
+    wrong = shape.backward(plan.calibration.mean[:, None] + drawn + off)
+    M_anew = np.where(flagged, wrong, M_anew)
+    assert views[0] is not None
+    found = score_twice(views[0], views[1], M_anew, M_anew, np.zeros((len(places), plan.U.shape[1])))[0].flagged
+    return int(np.count_nonzero(found & ~flagged))
+
+
+def _drawn(known: Calibration, count: int, rng: np.random.Generator) -> FloatArray:
+    """Scores of so many samples about their mean, with the tails of the null in what is each feature's own."""
+    factor, own = known.factor, np.sqrt(known.own)[:, None]
+    tails = known.unit * rng.standard_t(known.freedom, size=(len(factor), count))
+    return np.asarray(factor @ rng.normal(size=(factor.shape[1], count)) + own * tails)
+
+
+def _with_values(known: Calibration, values: FloatArray, drawn: FloatArray) -> FloatArray:
+    """Entries with these scores about their mean. Those of a bent feature are its own values (m × n, NaN: none); a
+    straight one stays so: gaps between few values would break exact linear relations."""
+    spread = np.sqrt(np.sum(known.factor**2, axis=1) + known.own)[:, None]
+    level, made = scipy.special.ndtr(drawn / spread), known.shape.backward(known.mean[:, None] + drawn)
+    for row in np.flatnonzero(~known.shape.straight()):
+        own = np.sort(values[row, ~np.isnan(values[row])])
+        if own.size:
+            made[row] = np.interp(level[row] * own.size - 0.5, np.arange(own.size), own)
+    return made
+
+
+def with_units_of(plan: ClosingPlan, M: FloatArray) -> ClosingPlan:
+    """The plan with the units that deviations have in these columns; features of few values keep theirs."""
+    known = plan.calibration
+    assert known is not None
+    z, few, one, furthest = expect_entries(plan, M, M).z, known.of_few_values, np.ones(len(M)), furthest_usual(plan)
+    sides = np.where(z > 0.0, z, np.nan), np.where(z > 0.0, np.nan, -z)
+    above, below = (units_by_side(count_sizes(side, one, SIZE_BINS), few, furthest) for side in sides)
+    above, below = np.where(few, known.above, above), np.where(few, known.below, below)
+    return replace(plan, calibration=replace(known, above=above, below=below))
