@@ -21,7 +21,7 @@ from aggregator.store.run_rows import StoredSum
 from dcfpca.errors import BadInput, BadMessage
 from dcfpca.method_memory import encode_memory, memory_digest
 from dcfpca.rpca.kernels.order_independent_sum import OrderIndependentSum
-from dcfpca.rpca.method import Consensus, FloatArray, Layout, Outcome, TensorMessage, Total
+from dcfpca.rpca.method import Consensus, FloatArray, Outcome, TensorMessage, Total
 from dcfpca.run_references import AttemptRef
 from dcfpca.secagg import OpenedSum, Opening, RunTerms, Tally, dtype_of, open_sum
 from dcfpca.secagg.fixed_point import lifted, next_exponents
@@ -62,7 +62,8 @@ def encoded_consensus(consensus: Consensus) -> EncodedConsensus:
     payload, memory = message_bytes(consensus.broadcast), encode_memory(consensus.memory)
     sha, memory_sha256 = hashlib.sha256(payload), memory_digest(memory)
     (rows, columns), scalars = consensus.broadcast.tensor.shape, consensus.broadcast.scalars.size
-    header = header_with(sha.digest(), Layout(rows, columns, scalars), types.DTYPE_FLOAT64)
+    shape = {"rows": rows, "columns": columns, "scalars": scalars}
+    header = types.TensorHeader(dtype=types.DTYPE_FLOAT64, sha256=sha.digest(), **shape)
     digest = consensus_digest(sha, consensus.stage, memory_sha256)
     return EncodedConsensus(header, payload, consensus, memory, memory_sha256, digest)
 

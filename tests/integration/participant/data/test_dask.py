@@ -237,7 +237,7 @@ async def test_a_step_that_could_not_be_saved_is_computed_again_alike(
     for round in range(5):
         if round == disk_is_full_in:
             with monkeypatch.context() as full:
-                full.setattr(work.store, "save_step", _fail)
+                full.setattr(work.store.steps, "save", _fail)
                 for _ in range(2):
                     with pytest.raises(OSError, match="full"):
                         await work.step(consensus)
