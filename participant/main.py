@@ -172,6 +172,26 @@ def results(
 
 
 @app.command()
+def compare(
+    earlier: Annotated[
+        str, typer.Argument(metavar="EARLIER", help="A finished run: its identifier, or the beginning.")
+    ],
+    later: Annotated[str, typer.Argument(metavar="LATER", help="The run to compare with it, or `latest`.")] = "latest",
+    config: ConfigOption = Path("participant.toml"),
+    as_json: JsonOption = False,
+) -> None:
+    """Say what changed from one run to another: subspace, centres and scales, and the findings that came and went."""
+    from participant.commands.compare import compare as compare_runs
+    from participant.commands.compare import show_comparison
+    from participant.results.reading import read_manifests
+
+    results_dir = _settings(config).results.dir
+    every = read_manifests(results_dir)
+    found = compare_runs(results_dir, _finished(every, earlier), _finished(every, later))
+    print_json(found) if as_json else show_comparison(found)
+
+
+@app.command()
 def approve(
     run: Annotated[str, typer.Argument(help="The run to approve; without it, list those that wait.")] = "",
     by: Annotated[str, typer.Option("--by", help="Who approves; kept in the ledger.")] = "",

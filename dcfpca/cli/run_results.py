@@ -68,6 +68,21 @@ def _show_export(out: Path, exported: pb.ExportView, files: list[SavedFile], as_
 
 @app.command()
 @with_operator
+def compare(operator: Operator, earlier: Run, later: Run, as_json: Json = False) -> None:
+    """Say how the subspace changed from one finished run to another. What it means at a site, each site says itself."""
+    from dcfpca.operator.downloads import model_arrays  # noqa: PLC0415  imports NumPy
+    from dcfpca.text.model_change import subspace_change  # noqa: PLC0415
+
+    said = subspace_change(*(model_arrays(operator, run)[0] for run in (earlier, later)))
+    if as_json:
+        print_json({"earlier": earlier, "later": later, "subspace": said})
+        return
+    result(f"{earlier} → {later}: {said}")
+    say(f"centres, scales and findings that came and went: each site, `dcfpca-participant compare {earlier} {later}`")
+
+
+@app.command()
+@with_operator
 def report(
     operator: Operator,
     run: Run,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, cast
 
 from dcfpca.errors import BadInput
 from participant.data.arrays import require_extra
@@ -30,6 +31,7 @@ class Dialect:
     delimiter: str
     decimal: str
     note: str = ""
+    encoding: str = "utf8"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,15 +57,36 @@ class CsvSample:
 
 def sample_csv(path: Path, table: DataTable) -> CsvSample:
     """Read the first lines of the file; keys of `[data]` take precedence over what they look like."""
-    with path.open("rb") as file:
-        text = file.read(SAMPLE_BYTES).decode("utf-8-sig", errors="replace")
+    with _opened(path) as file:
+        head = file.read(SAMPLE_BYTES)
+    encoding = _encoding_of(head, path)
+    text = head.decode("utf-8-sig" if encoding == "utf8" else encoding, errors="replace")
     lines = [line for line in text.splitlines() if line.strip()][:SAMPLE_LINES]
     if len(text) >= SAMPLE_BYTES and len(lines) > 2:
         lines.pop()  # cut off in the middle
     delimiter = table.delimiter or ("\t" if path.suffix == ".tsv" else _delimiter_of(lines))
     rows = _split(lines, delimiter)
     decimal = table.decimal or (_decimal_of(rows[int(table.header) :]) if delimiter != "," else ".")
-    return CsvSample(Dialect(delimiter, decimal, _note(path, table, delimiter, decimal)), rows)
+    return CsvSample(Dialect(delimiter, decimal, _note(path, table, delimiter, decimal, encoding), encoding), rows)
+
+
+def _opened(path: Path) -> BinaryIO:
+    return cast(BinaryIO, gzip.open(path) if path.suffix == ".gz" else path.open("rb"))
+
+
+def _encoding_of(head: bytes, path: Path) -> str:
+    """UTF-8 unless a mark or a byte says otherwise; BadInput for a workbook with the name of a text."""
+    if head.startswith(b"PK\x03\x04"):
+        raise BadInput(f"the data {path} is an Excel workbook, whatever its name", 'write format = "xlsx" in [data]')
+    if head.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return "utf-16"
+    if b"\0" in head:
+        raise BadInput(f"the data {path} is not a CSV file, or is damaged", "set [data] format, or write it again")
+    try:
+        head.rsplit(b"\n", 1)[0].decode("utf-8")  # the last line may be cut in the middle of a letter
+    except UnicodeDecodeError:
+        return "latin-1"
+    return "utf8"
 
 
 def _delimiter_of(lines: Sequence[str]) -> str:
@@ -89,8 +112,8 @@ def _split(lines: Sequence[str], delimiter: str) -> list[list[str]]:
         return [line.split(delimiter) for line in lines]
 
 
-def _note(path: Path, table: DataTable, delimiter: str, decimal: str) -> str:
-    found = []
+def _note(path: Path, table: DataTable, delimiter: str, decimal: str, encoding: str) -> str:
+    found = [] if encoding == "utf8" else [f"letters in {encoding.upper()}"]
     if not table.delimiter and delimiter != "," and path.suffix != ".tsv":
         found.append(f"{_NAMES[delimiter]} between entries")
     if not table.decimal and decimal == ",":
@@ -103,9 +126,6 @@ def read_csv(path: Path, table: DataTable, place: SpillSettings) -> Matrix:
     arrow_csv = require_extra("pyarrow.csv", "data")
     if path.stat().st_size == 0:
         raise BadInput(f"the data {path} is empty", "check how it was written")
-    with path.open("rb") as file:
-        if file.read(2) in (b"\xff\xfe", b"\xfe\xff"):
-            raise BadInput(f"the data {path} is text in UTF-16", "save it as CSV in UTF-8")
     sample = sample_csv(path, table)
     reader = _CsvReader(path, table, sample.dialect, arrow_csv)
     layout = plan_layout(reader.names, sample.kinds(reader.names, table), table, str(path), sample.count)
@@ -133,8 +153,10 @@ class _CsvReader:
     def _open(self, conversion: dict[str, Any]) -> Any:
         arrow, table = self._csv, self._table
         return arrow.open_csv(
-            self._path,
-            read_options=arrow.ReadOptions(use_threads=False, autogenerate_column_names=not table.header),
+            require_extra("pyarrow", "data").input_stream(str(self._path), compression="detect"),
+            read_options=arrow.ReadOptions(
+                use_threads=False, autogenerate_column_names=not table.header, encoding=self._dialect.encoding
+            ),
             parse_options=arrow.ParseOptions(delimiter=self._dialect.delimiter),
             convert_options=arrow.ConvertOptions(
                 null_values=list(table.missing_markers), decimal_point=self._dialect.decimal, **conversion

@@ -97,7 +97,8 @@ def _read_path(table: DataTable, place: SpillSettings) -> Matrix:
 
 
 def _read_any(path: Path, table: DataTable, place: SpillSettings) -> Matrix:
-    kind = table.format or path.suffix.removeprefix(".").lower()
+    named = path.with_suffix("") if path.suffix.lower() == ".gz" else path  # data.csv.gz
+    kind = table.format or named.suffix.removeprefix(".").lower()
     if path.is_dir() and kind != "zarr" and not (path / "zarr.json").exists() and not (path / ".zarray").exists():
         return _read_folder(path, table, place)
     return _read_file(path, "zarr" if path.is_dir() else kind, table, place)

@@ -19,7 +19,7 @@ def malformed(folder: Path) -> dict[str, str]:
     (folder / "bare.csv").write_text("a,b\n")
     (folder / "twice.csv").write_text("a,a\n1,2\n")
     (folder / "numbered.csv").write_text(",a,b\n0,1,2\n1,3,4\n")
-    (folder / "wide.csv").write_bytes("a,b\n1,2\n".encode("utf-16"))
+    (folder / "sheet.csv").write_bytes(b"PK\x03\x04 a workbook")
     (folder / "thousands.csv").write_text('a,b\n"1,234",2\n')
     (folder / "late.csv").write_text("a,b\n" + "1,2\n" * 200_000 + "1,secret\n")
     (folder / "infinite.csv").write_text("a,b\n1,2\n3,inf\n")
@@ -65,7 +65,7 @@ def malformed(folder: Path) -> dict[str, str]:
         "bare.csv": "is empty",
         "twice.csv": "two features named a",
         "numbered.csv": "has no name for column 1",
-        "wide.csv": "is text in UTF-16",
+        "sheet.csv": "is an Excel workbook",
         "thousands.csv": "no number in line 2, column a",
         "late.csv": "no number in line 200002, column b",
         "infinite.csv": "an infinite entry in sample 1, feature 1",

@@ -198,6 +198,16 @@ def test_a_clinician_goes_from_the_proposal_to_decisions_that_are_kept(
     assert any("B0031" in card and "error, by Ada Byron" in card and "seen in the chart" in card for card in cards)
     clinic.page.screenshot(tmp_path / "kept.png", whole=False)
 
+    capsys.readouterr()
+    with pytest.raises(SystemExit, match="0"):
+        main(["compare", first, "latest", "--config", str(clinic.config), "--json"])
+    changed = json.loads(capsys.readouterr().out)
+    assert ("B0012", "wtkg") in [(one["sample"], one["feature"]) for one in changed["lost"]]
+    assert changed["kept"] >= 8
+    with pytest.raises(SystemExit, match="0"):
+        operate(["run", "compare", first, second, "--config", str(clinic.consortium.operator_config)])
+    assert "rank 3, then 3; angles between the subspaces: " in capsys.readouterr().out
+
 
 def _is_told(cards: list[str], patient: int, feature: str, said: str) -> bool:
     wanted = (f"B{patient:04}", feature, said)

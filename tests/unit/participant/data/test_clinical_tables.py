@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -217,3 +218,22 @@ def _cell(place: str, entry: str) -> str:
     if entry.isdigit():
         return f'<c r="{place}"><v>{entry}</v></c>'
     return f'<c r="{place}" t="inlineStr"><is><t>{entry}</t></is></c>'
+
+
+@pytest.mark.parametrize(("encoding", "said"), [("latin-1", "LATIN-1"), ("utf-16", "UTF-16"), ("utf-8-sig", "")])
+def test_other_encodings_are_read_and_told(tmp_path: Path, encoding: str, said: str) -> None:
+    (tmp_path / "data.csv").write_text("größe,gewicht\n1.5,70\n1.6,71\n1.7,72\n", encoding=encoding)
+    matrix = open_matrix(DataTable(path=tmp_path / "data.csv", orientation="samples-in-rows"))
+    assert matrix.features == ("größe", "gewicht")
+    np.testing.assert_array_equal(matrix.columns.read(0, 3), [[1.5, 1.6, 1.7], [70, 71, 72]])
+    assert [said in note for note in matrix.notes] == ([True] if said else [])
+
+
+def test_a_compressed_table_is_read_and_a_workbook_under_another_name_is_called_one(tmp_path: Path) -> None:
+    (tmp_path / "data.csv.gz").write_bytes(gzip.compress(b"a,b\n1,2\n3,4\n5,6\n"))
+    matrix = open_matrix(DataTable(path=tmp_path / "data.csv.gz", orientation="samples-in-rows"))
+    np.testing.assert_array_equal(matrix.columns.read(0, 3), [[1, 3, 5], [2, 4, 6]])
+    (tmp_path / "sheet.csv").write_bytes(b"PK\x03\x04 and so on")
+    with pytest.raises(BadInput, match="is an Excel workbook") as refused:
+        open_matrix(DataTable(path=tmp_path / "sheet.csv"))
+    assert "xlsx" in (refused.value.hint or "")
