@@ -14,7 +14,7 @@ from dcfpca.operator.client import Operator
 from dcfpca.operator.connection import CONNECTION_KEYS, ConnectionSettings, connect_settings, connected
 from dcfpca.run_references import find_run, is_whole
 
-_RUN_ARGUMENTS = ("run", "warm_start")
+_RUN_ARGUMENTS = ("run", "warm_start", "earlier", "later")
 
 
 def _flag(name: str, help: str, **more: Any) -> Any:

@@ -104,7 +104,7 @@ def complaint_line(one: pb.ComplaintView) -> str:
 
 def participant_document(one: pb.ParticipantView) -> dict[str, Json]:
     """A participant, as operators see it."""
-    return message_fields(one, "name state software last_seen_ms certificate_days fingerprint rows runs")
+    return message_fields(one, "name state software last_seen_ms certificate_days fingerprint rows runs asks")
 
 
 def runs_table(runs: Iterable[pb.RunView]) -> Table:
@@ -168,7 +168,8 @@ def timing_table(rounds: Sequence[pb.RoundView]) -> Table:
 
 def _facts(view: pb.RunView) -> Table:
     spec = json.loads(view.spec or b"{}")
-    rank = f"rank {spec.get('rank')}" if spec.get("rank") else f"rank at most {spec.get('max_rank')}"
+    bound = f"rank at most {spec['max_rank']}" if spec.get("max_rank") else "the rank is found"
+    rank = f"rank {spec['rank']}" if spec.get("rank") else bound
     facts: dict[str, str | Text | None] = {
         "run": view.run_id,
         "status": coloured(view.status) + Text(plain(f": {view.reason}") if view.reason else ""),

@@ -123,7 +123,9 @@ def data_notes(site: LocalSite) -> list[str]:
         lines = listed([str(place) for place in site.data.empty])
         said.append(f"{len(site.data.empty)} samples have no entry and are left out: {lines} (counted from 0)")
     said.append(
-        "its samples have ids, which stay here" if site.matrix.ids else "its samples have no ids: they are numbered"
+        "its samples have ids, which stay here"
+        if site.matrix.ids
+        else "its samples have no ids: they are numbered from 0, where a spreadsheet begins with line 2"
     )
     return said
 

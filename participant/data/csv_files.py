@@ -130,7 +130,7 @@ def read_csv(path: Path, table: DataTable, place: SpillSettings) -> Matrix:
     reader = _CsvReader(path, table, sample.dialect, arrow_csv)
     layout = plan_layout(reader.names, sample.kinds(reader.names, table), table, str(path), sample.count)
     notes = tuple(note for note in (sample.dialect.note, layout.note) if note)
-    return collect(reader.batches(layout), layout, table, str(path), place, notes)
+    return collect(reader.batches(layout), layout, table, str(path), place, notes, sample.dialect.decimal)
 
 
 class _CsvReader:
@@ -144,7 +144,8 @@ class _CsvReader:
 
     def batches(self, layout: Layout) -> Iterator[Any]:
         pa = require_extra("pyarrow", "data")
-        kinds = dict.fromkeys(layout.numbers, pa.float64()) | dict.fromkeys(layout.texts, pa.string())
+        kinds = dict.fromkeys(layout.numbers, pa.float64())
+        kinds |= dict.fromkeys((*layout.decoded, *layout.texts), pa.string())
         try:
             yield from self._open({"column_types": kinds, "include_columns": list(kinds)})
         except Exception as error:

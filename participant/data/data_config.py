@@ -50,6 +50,10 @@ class DataTable(Section):
     missing_markers: tuple[str, ...] = Field(
         MISSING_MARKERS, description="Entries of CSV and Excel that mean: not observed."
     )
+    categories: dict[str, tuple[str, ...]] = Field(
+        {}, description='Columns of words and their order, such as { stage = ["I", "II", "III"] }: 0, 1, 2.'
+    )
+    dates: tuple[str, ...] = Field((), description="Columns of dates (2024-01-31), read as days since 1970.")
     query: str = Field("", description="SQL whose rows are samples and whose columns are features; give an ORDER BY.")
     url: str = Field("", repr=False, description="SQLAlchemy URL of a database server; empty: DuckDB on local files.")
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from dcfpca.errors import BadInput, did_you_mean, listed
 from participant.data.data_config import DataTable
+from participant.data.decoded_text import has_bounds
 from participant.data.matrix import Indices, Matrix, check_names
 
 Kind = Literal["number", "date", "text", "empty"]
@@ -36,6 +37,8 @@ class ColumnKind:
     kind: Kind
     values: int = 0
     distinct: bool = False
+    bounds: bool = False
+    """Whether it is numbers of which some are bounds, such as <0.5."""
 
     def __str__(self) -> str:
         if self.kind == "date":
@@ -52,11 +55,11 @@ def kind_of(entries: Iterable[Any], decimal: str, missing_markers: Sequence[str]
     if not there:
         return ColumnKind("empty")
     if 2 * sum(is_number(entry, decimal) for entry in there) >= len(there):
-        return ColumnKind("number")
+        return ColumnKind("number", bounds=has_bounds(there))
     if 2 * sum(_is_date(entry) for entry in there) >= len(there):
         return ColumnKind("date")
     if 2 * sum(is_number(entry, decimal) or _is_like_a_number(entry) for entry in there) >= len(there):
-        return ColumnKind("number")
+        return ColumnKind("number", bounds=has_bounds(there))
     values = len({str(entry) for entry in there})
     return ColumnKind("text", values, values == len(there) > 2)
 
@@ -106,6 +109,8 @@ class Layout:
     note: str = ""
     person: str = ""
     """The column that names the person of each sample; empty if there is none."""
+    decoded: tuple[str, ...] = ()
+    """Those of `numbers` that are text: categories, dates, and numbers with bounds."""
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -132,10 +137,19 @@ def plan_layout(
     numbers = choose_features(rest, table.features, table.exclude, origin, "column") if in_rows else tuple(rest)
     if in_rows:
         _require_names(names, numbers, origin)
-    unusable = {name: kinds[name] for name in numbers if name in kinds and kinds[name].kind in ("date", "text")}
-    if unusable:
+    named = {*table.categories, *table.dates}
+    if unknown := sorted(named - set(names)):
+        hint = did_you_mean(unknown[0], names) or "correct the name there"
+        raise BadInput(f"the data {origin} has no column {unknown[0]}, which [data] categories or dates names", hint)
+    wordy = {name: kinds[name] for name in numbers if name in kinds and kinds[name].kind in ("date", "text")}
+    if unusable := {name: kind for name, kind in wordy.items() if name not in named}:
         raise _not_numbers(unusable, table, origin, in_rows)
-    return Layout(numbers, label, in_rows, note, person)
+    bounds = [name for name in numbers if name in kinds and kinds[name].bounds]
+    if bounds:
+        told = f"entries such as <0.5 are read as their bound: {listed(bounds)}"
+        note = f"{note}; {told}" if note else told
+    text = tuple(name for name in numbers if name in named or name in bounds)
+    return Layout(numbers, label, in_rows, note, person, text)
 
 
 def choose_features(
@@ -224,7 +238,7 @@ def _not_numbers(unusable: Mapping[str, ColumnKind], table: DataTable, origin: s
     rest = [*table.exclude, *(name for name in unusable if name not in ids)]
     keys = [f"id_column = {json.dumps(name, ensure_ascii=False)}" for name in ids]
     keys += [f"exclude = {json.dumps(rest, ensure_ascii=False)}"] if len(rest) > len(table.exclude) else []
-    return BadInput(sentence, f"write {' and '.join(keys)} in [data], or store the categories as numbers")
+    return BadInput(sentence, f"write {' and '.join(keys)} in [data], or name them in [data] categories or dates")
 
 
 @dataclass(frozen=True, slots=True)

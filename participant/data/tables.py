@@ -14,6 +14,7 @@ from dcfpca.rpca.column_blocks import ArrayColumns
 from dcfpca.rpca.method import FloatArray
 from participant.data.arrays import require_extra
 from participant.data.data_config import DataTable
+from participant.data.decoded_text import decoded
 from participant.data.layout import (
     ColumnKind,
     Layout,
@@ -107,10 +108,11 @@ def collect(
     origin: str,
     place: SpillSettings,
     notes: Sequence[str] | None = None,
+    decimal: str = ".",
 ) -> Matrix:
     """Record batches as a matrix on disk, with the names of its features and the ids of its samples."""
     labels = RowLabels()
-    numbers = (_numbers(batch, layout, labels) for batch in batches)
+    numbers = (_numbers(batch, layout, labels, table, origin, decimal) for batch in batches)
     columns = spill(numbers, origin, place.directory, turned=layout.samples_in_rows, memory_limit=place.memory_limit)
     sentences = tuple(notes) if notes is not None else (layout.note,) if layout.note else ()
     return named_matrix(columns, layout, labels, table, origin, sentences)
@@ -128,9 +130,14 @@ def named_matrix(
     return Matrix(columns, found, header, notes=notes)
 
 
-def _numbers(batch: Any, layout: Layout, labels: RowLabels) -> FloatArray:
+def _numbers(batch: Any, layout: Layout, labels: RowLabels, table: DataTable, origin: str, decimal: str) -> FloatArray:
     labels.extend(layout, lambda name: batch.column(name).to_pylist())
-    found = [_entries(batch.column(name)) for name in layout.numbers]
+    found = [
+        decoded(batch.column(name).to_pylist(), name, table, decimal, origin)
+        if name in layout.decoded
+        else _entries(batch.column(name))
+        for name in layout.numbers
+    ]
     return np.column_stack(found) if found else np.zeros((0, 0))
 
 
@@ -159,7 +166,14 @@ def read_excel(path: Path, table: DataTable, place: SpillSettings) -> Matrix:
     layout = plan_layout(header, kinds, table, str(path), len(body))
     labels = RowLabels()
     labels.extend(layout, lambda name: [None if entry == "" else _cell_text(entry) for entry in columns[name]])
-    numbers = np.column_stack([_cell_numbers(path, header.index(name), body, table) for name in layout.numbers])
+    numbers = np.column_stack(
+        [
+            decoded(columns[name], name, table, _decimal(table), str(path))
+            if name in layout.decoded
+            else _cell_numbers(path, header.index(name), body, table)
+            for name in layout.numbers
+        ]
+    )
     read = ArrayColumns(numbers.T if layout.samples_in_rows else numbers)
     return named_matrix(read, layout, labels, table, str(path), (layout.note,) if layout.note else ())
 

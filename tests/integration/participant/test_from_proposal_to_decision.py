@@ -205,7 +205,7 @@ def test_a_clinician_goes_from_the_proposal_to_decisions_that_are_kept(
     assert ("B0012", "wtkg") in [(one["sample"], one["feature"]) for one in changed["lost"]]
     assert changed["kept"] >= 8
     with pytest.raises(SystemExit, match="0"):
-        operate(["run", "compare", first, second, "--config", str(clinic.consortium.operator_config)])
+        operate(["run", "compare", first, "latest", "--config", str(clinic.consortium.operator_config)])
     assert "rank 3, then 3; angles between the subspaces: " in capsys.readouterr().out
 
 

@@ -237,3 +237,20 @@ def test_a_compressed_table_is_read_and_a_workbook_under_another_name_is_called_
     with pytest.raises(BadInput, match="is an Excel workbook") as refused:
         open_matrix(DataTable(path=tmp_path / "sheet.csv"))
     assert "xlsx" in (refused.value.hint or "")
+
+
+def test_categories_dates_and_bounds_are_numbers_and_what_is_not_listed_is_refused_without_being_shown(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "data.csv"
+    path.write_text("stage,seen,crp\nII,1970-01-03,<0.5\nI,NA,3.1\n?,1970-02-01,0.7\n")
+    keys: dict[str, Any] = {"path": path, "orientation": "samples-in-rows", "dates": ("seen",)}
+    matrix = open_matrix(DataTable(**keys, categories={"stage": ("I", "II")}))
+    read = matrix.columns.read(0, 3)
+    np.testing.assert_array_equal(read, [[1, 0, np.nan], [2, np.nan, 31], [0.5, 3.1, 0.7]])
+    assert any("<0.5" in note and "crp" in note for note in matrix.notes)
+    with pytest.raises(BadInput, match="column stage a value that") as refused:
+        open_matrix(DataTable(**keys, categories={"stage": ("I", "III")}))
+    assert "II" not in str(refused.value)
+    with pytest.raises(BadInput, match="has no column sage"):
+        open_matrix(DataTable(**keys, categories={"sage": ("I", "II")}))
