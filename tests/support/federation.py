@@ -155,8 +155,6 @@ class Federation:
         state = self.root / "sites" / name / "state"
         if not state.exists():
             state.mkdir(mode=0o700)
-            # Of five sets of keys this is the one by which network and simulation agree to 1e-10 in runs cut short at 8
-            # rounds; by the others, which hide other entries, they agree to 2e-10 … 3e-9.
             (state / KEY_NAME).write_bytes(hashlib.sha256(f"site-{name}".encode()).digest())
         return self.start_as(name, "participant.main")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,10 @@ import pytest
 
 from dcfpca.methods import method_of
 from dcfpca.rpca.synthetic import Problem, Recipe, generate
+from dcfpca.secagg.column_sets import KEY_BYTES
 from dcfpca.spec import parse_spec
-from tests.support.federation import Federation, relative, running_federation
+from participant.state.column_sets import KEY_NAME
+from tests.support.federation import Federation, relative
 
 NAMES = ("alpha", "beta", "gamma")
 ROWS, RANK = 24, 2
@@ -30,7 +33,14 @@ def small_problem(seed: int = 3) -> Problem:
 def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federation]:
     problem = small_problem()
     sites = {name: own.array for name, own in zip(NAMES, problem.sites(), strict=True)}
-    with running_federation(tmp_path_factory.mktemp("federation"), sites) as made:
+    with Federation(tmp_path_factory.mktemp("federation")) as made:
+        made.start_aggregator()
+        for name, data in sites.items():
+            made.add_site(name, data)
+            state = made.root / "sites" / name / "state"
+            state.mkdir(mode=0o700)
+            (state / KEY_NAME).write_bytes(os.urandom(KEY_BYTES))  # what closing rounds hide is another each time
+        made.start_sites(sites)
         yield made
 
 
@@ -57,9 +67,15 @@ def test_secure_gradient_agrees_with_the_simulation_to_fixed_point(federation: F
     assert distance(federation, method="gradient") <= 1e-10
 
 
-@pytest.mark.slow
-def test_secure_subspace_agrees_with_the_simulation_to_fixed_point(federation: Federation) -> None:
-    assert distance(federation, method="subspace") <= 1e-10
+@pytest.mark.parametrize("fit", [{"closing_rounds": False}, {"rounds": 60, "tolerance": 1e-9}])
+def test_secure_subspace_agrees_with_the_simulation_to_rounding(federation: Federation, fit: dict[str, Any]) -> None:
+    assert distance(federation, method="subspace", **fit) <= 1e-12
+
+
+def test_closing_rounds_after_a_fit_cut_short_agree_to_eight_digits(federation: Federation) -> None:
+    # On exact data they divide residuals by a noise that is as small, and carry rounding of 1e-14 up to 1e-9 in some
+    # runs, by which entries they hide; those of a fit that has converged do not, nor does a fit cut short.
+    assert distance(federation, method="subspace") <= 1e-8
 
 
 def test_half_the_bytes_still_give_five_digits(federation: Federation) -> None:
