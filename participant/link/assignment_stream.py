@@ -22,12 +22,15 @@ from dcfpca.wire.addresses import Address, TlsFiles, diagnose
 from participant.link.calls import Backoff, Link, StreamReplaced
 
 WATCH_SECONDS = 2.0
+TOO_LARGE = "larger than max"  # the library's words
 RENAMED = "the new certificate has another name"
 # After a restart or a network failure the aggregator may take this long to notice that the old stream is dead.
 STARTING_RETRY_SECONDS = 15.0
 CONNECTED_RETRY_SECONDS = 120.0
 DIAGNOSIS_SECONDS = 3.0
 """How long the cause of a failed connection is sought."""
+STEADY_SECONDS = 1.0
+"""A connection that ended sooner is no reason to dial again at once: what ends it may come with each."""
 PROBE_SECONDS = 2.0
 """How often the standbys are asked whether they serve."""
 STANDBY_SECONDS = 1.0
@@ -45,6 +48,7 @@ class Connection:
         self._dialled = False
         self._failures: dict[Address, str] = {}
         self._rejected_since: float | None = None
+        self._since = float("inf")
         self._backoff = Backoff(link.longest_wait)
 
     async def assignments(
@@ -73,6 +77,9 @@ class Connection:
                 await self._link.redial()
             except StreamReplaced:
                 self._backoff.reset()
+            if asyncio.get_running_loop().time() - self._since >= STEADY_SECONDS:
+                self._backoff.reset()
+            self._since = float("inf")
             await self._backoff.wait()
 
     async def watch_standbys(self) -> None:
@@ -121,7 +128,7 @@ class Connection:
         self._dialled = False
         self._failures.clear()
         self._rejected_since = None
-        self._backoff.reset()
+        self._since = asyncio.get_running_loop().time()
 
     def _stop_or_retry(self, failure: ConnectionFailure) -> None:
         """Log the failure if another attempt can help, raise its error otherwise."""
@@ -187,6 +194,9 @@ def classify_failure(
     match error.code():
         case grpc.StatusCode.UNAVAILABLE | grpc.StatusCode.CANCELLED | grpc.StatusCode.DEADLINE_EXCEEDED:
             return _unavailable(said, address, files, seconds)
+        case grpc.StatusCode.RESOURCE_EXHAUSTED if TOO_LARGE in said:
+            sentence = "the aggregator sends more in one message than a site takes"
+            return ConnectionFailure("message_too_large", Recovery.RETRY, Unreachable(f"{sentence}: {said}"))
         case grpc.StatusCode.RESOURCE_EXHAUSTED:
             return ConnectionFailure("overloaded", Recovery.RETRY, Unreachable(f"the aggregator is overloaded: {said}"))
         case grpc.StatusCode.ALREADY_EXISTS:

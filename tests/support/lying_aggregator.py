@@ -1,8 +1,8 @@
 """An aggregator that says whatever a test wants: RoundService over mutual TLS, with a genuine certificate.
 
 It decides nothing. `tell` puts an assignment on a site's stream, `heard` is everything that sites sent, in order, and
-`await_call` waits for more. `tests.support.secure_play` makes an honest
-aggregator of it, whose messages a test changes site by site.
+`await_call` waits for more. What sites fetch of runs that are `dripping` comes byte by byte.
+`tests.support.secure_play` makes an honest aggregator of it, whose messages a test changes site by site.
 """
 
 from __future__ import annotations
@@ -54,6 +54,7 @@ class LyingAggregator(RoundServiceServicer):
         self.consensus: dict[tuple[str, int, bool], tuple[types.TensorHeader, bytes]] = {}
         self.sums: dict[tuple[str, int], tuple[pb.SumHeader, bytes]] = {}
         self.sums_for: dict[tuple[str, str, int], tuple[pb.SumHeader, bytes]] = {}
+        self.dripping: set[str] = set()
         self._news = threading.Condition()
         self._streams: dict[str, queue.Queue[pb.Assignment | None]] = {}
         self._standing: dict[str, dict[str, pb.Assignment]] = {}
@@ -143,7 +144,7 @@ class LyingAggregator(RoundServiceServicer):
             context.abort(grpc.StatusCode.NOT_FOUND, "no such consensus")
         header, payload = held
         yield types.TensorPart(header=header)
-        for chunk in chunks(payload, request.offset):
+        for chunk in self._pieces(request, payload):
             yield types.TensorPart(chunk=chunk)
 
     def FetchSum(self, request: pb.FetchSumRequest, context: grpc.ServicerContext) -> Iterator[pb.SumPart]:  # noqa: N802
@@ -156,8 +157,17 @@ class LyingAggregator(RoundServiceServicer):
             context.abort(grpc.StatusCode.NOT_FOUND, "no such sum")
         header, payload = held
         yield pb.SumPart(header=header)
-        for chunk in chunks(payload, request.offset):
+        for chunk in self._pieces(request, payload):
             yield pb.SumPart(chunk=chunk)
+
+    def _pieces(self, request: Any, payload: bytes) -> Iterator[types.Chunk]:
+        """The payload; byte by byte, with a pause after each, in runs that are `dripping`."""
+        if request.run_id not in self.dripping:
+            yield from chunks(payload, request.offset)
+            return
+        for place in range(request.offset, len(payload)):
+            yield types.Chunk(offset=place, data=payload[place : place + 1])
+            time.sleep(_LOOK_SECONDS)
 
     def SubmitUpdate(self, parts: Iterator[pb.UpdatePart], context: grpc.ServicerContext) -> types.Receipt:  # noqa: N802
         first, payload = next(parts), bytearray()

@@ -1,0 +1,57 @@
+"""A liar that sends too much, or too slowly: the daemon keeps its memory and goes on with other runs."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from dcfpca.v1 import rounds_pb2 as pb
+from tests.support.attacked_sites import VICTIM, Watch, begun
+from tests.support.lying_aggregator import LyingAggregator
+from tests.support.played_run import changed
+
+pytestmark = pytest.mark.slow
+GROWTH_KIB = 24 << 10
+
+
+def test_an_announcement_of_sixty_four_mebibytes_is_not_taken_and_other_runs_go_on(liar: LyingAggregator) -> None:
+    site = liar.federation.processes[VICTIM]
+    run, before = begun(liar, played=1), site.memory_kib()
+    huge = changed(run.announcement(), lambda told: setattr(told, "inline_consensus", bytes(64 << 20)))
+    lines, began = len(site.lines), time.monotonic()
+    after = run.open({VICTIM: huge})
+    site.await_action("message_too_large", after=lines)
+    while time.monotonic() < began + 3.0:  # it comes again with every connection, and these not without end
+        site.wait_briefly()
+    assert len([one for one in liar.heard[after:] if one.call == "Subscribe"]) <= 6
+    run.tell(VICTIM, standby=pb.Standby(reason="it comes no more"))
+    assert site.memory_kib() <= before + GROWTH_KIB
+    begun(liar, played=2)
+
+
+def test_a_consensus_said_to_have_more_numbers_than_the_spec_is_not_fetched(liar: LyingAggregator) -> None:
+    site = liar.federation.processes[VICTIM]
+    run, before = begun(liar, played=1), site.memory_kib()
+
+    def swell(told: pb.RoundOpened) -> None:
+        told.ClearField("inline_consensus")
+        told.consensus.rows = 1 << 31
+
+    huge, watch = changed(run.announcement(), swell), Watch(run)
+    after = run.open({VICTIM: huge})
+    watch.refusal(VICTIM)
+    assert not [one for one in liar.heard[after:] if (one.site, one.call) == (VICTIM, "FetchConsensus")]
+    assert site.memory_kib() <= before + GROWTH_KIB
+    begun(liar, played=1)
+
+
+def test_a_sum_that_drips_holds_up_no_other_run_and_not_the_end_of_the_daemon(liar: LyingAggregator) -> None:
+    run = begun(liar, played=1)
+    liar.dripping.add(run.run_id)
+    after = run.open({VICTIM: run.announcement()})
+    liar.await_call("FetchSum", VICTIM, run.run_id, after)
+    begun(liar, played=2)
+    started = time.monotonic()
+    assert liar.federation.processes[VICTIM].stop() == 0
+    assert time.monotonic() - started < 15
