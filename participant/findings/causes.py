@@ -41,8 +41,9 @@ SURE = 0.8
 MOST_EXPLAINED = 5000
 """Entries, the furthest off first: each is judged anew with some twenty values."""
 MOST_DIGITS = 8
-_PARTNERS, _SAMPLED, _MOST_DECIMALS = 6, 4096, 6
-_TRIALS, _BATCH, _MOST_JUDGED = 24, 1 << 20, 1 << 28
+_PARTNERS, _MOST_DECIMALS = 6, 6
+MOST_SAMPLED = 4096  # of the first samples, by which a feature is known
+_TRIALS, _BATCH, _MOST_JUDGED = 24, 1 << 18, 1 << 28
 """Trials of an entry, about; entries of trials that are judged at once, and in all."""
 _HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 
@@ -128,7 +129,7 @@ class _Features:
 
     def __init__(self, columns: Columns, deviation: FloatArray, flagged: Sequence[Flagged]) -> None:
         rows, count = columns.shape
-        self._M = np.array(columns.read(0, min(count, max(_BATCH // rows, 50), _SAMPLED)), dtype=np.float64)
+        self._M = np.array(columns.read(0, min(count, max(4 * _BATCH // rows, 50), MOST_SAMPLED)), dtype=np.float64)
         self._deviation, self._known = deviation, dict[int, _Feature]()
         for one in flagged:
             if one.column < self._M.shape[1]:
