@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from benchmarks.sections import Section, paragraphs, power, table
+from benchmarks.sections import Section, paragraphs, table
 
 Row = dict[str, Any]
 ASKED = 2.0  # times bare gRPC for a plain round, times plain for a secure one
@@ -105,45 +105,6 @@ def _over(found: list[Row]) -> list[str]:
     return [
         f"{what} takes {times:.1f} times {of} (asked: {most:g})." for what, times, of, most in pairs if times > most
     ]
-
-
-def flower(results: Path) -> Section | None:
-    """The same tensors through Flower."""
-    path = results / "federated.json"
-    found = _rows(path) if path.exists() else []
-    if not found:
-        return None
-    first = found[0]
-    return Section(
-        "Against Flower",
-        (
-            "python -m benchmarks.rounds.flower_comparison --flower-python PATH "
-            "--json benchmarks/results/federated.json",
-        ),
-        paragraphs(
-            f"The same {first['rows']} × {first['rank']} float64 exchange with {first['participants']} sites in one "
-            "run, "
-            "the local step doing nothing, all processes on two cores. Ours with mutual TLS; Flower with a "
-            "SuperLink, one "
-            "SuperNode per site and TLS of the server, in-memory state, runtime installation off. Flower's bytes "
-            "are those "
-            "on the wire, with polling; ours those of the messages, without TLS.",
-            table(
-                ["system", "median round", "kB per participant and round"],
-                [
-                    [row["system"], f"{power(row['median_round_s'])} s", _kilobytes(row["bytes_per_participant_round"])]
-                    for row in found
-                ],
-            ),
-            "Flower's round is long because a SuperNode that finds no message sleeps 3 s, waits for its reply in "
-            "steps of "
-            "half a second, and starts a new Python process for every message, ten of them on two cores; with more "
-            "cores "
-            "the starts would overlap, the polling would remain. It runs any training code in fresh processes, and "
-            "minutes of local training hide these seconds. Both run their defaults beside what is named.",
-        ),
-        () if any("Flower" in row["system"] for row in found) else ("Flower was not installed and is not compared.",),
-    )
 
 
 def _kilobytes(count: float | None) -> str:

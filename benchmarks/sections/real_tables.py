@@ -110,42 +110,6 @@ def _behind(ours: list[Any], peers: list[Any]) -> list[str]:
     return said
 
 
-def longer(results: Path) -> Section | None:
-    """What more refinement rounds would change."""
-    found = document(results / "longer-refinement.json")
-    if found is None:
-        return None
-    rows = [
-        [one.set, one.said, str(one.rank), " / ".join(map(str, one.rounds)), f"{100 * one.excess:+.2f} %",
-         str(one.flags[0]), str(one.flags_changed), f"{one.L_moved:.2f}"]
-        for one in found
-    ]  # fmt: skip
-    return Section(
-        "What more rounds would change",
-        (
-            "python -m benchmarks.longer_refinement --data DIR --json benchmarks/results/longer-refinement.json",
-            "python -m benchmarks.longer_refinement --data DIR --given --json FILE",
-        ),
-        paragraphs(
-            "Runs as they end against the same runs with 400 refinement rounds at their rank, scaling none: the "
-            "objective above that of the longer run, how many entries change their flag, and by how much L "
-            "changes in units of each feature's noise, root mean square over entries. Rank 0 has nothing to "
-            "refine. Each objective has the ridge of its own run, so that a longer run can end above.",
-            table(
-                ["set", "rank said", "rank", "rounds", "objective", "flags", "flags changed", "L moves"],
-                rows,
-            ),
-        ),
-        tuple(
-            f"{one.set}, {one.said}: the objective is {100 * one.excess:+.2f} % off that of 400 rounds, which change "
-            f"the flags of {one.flags_changed} entries of {one.entries}, {one.flags[0]} of which are flagged (asked: "
-            "1 % and none)."
-            for one in found
-            if one.flags_changed
-        ),
-    )
-
-
 def site_gain(results: Path) -> Section | None:
     """Quality against columns per site, federated and alone."""
     found = document(results / "site-gain.json")

@@ -196,50 +196,6 @@ def _step(row: dict[str, Any]) -> list[str]:
     return [shape, str(row["rank"]), *(f"{value:.2f}" for value in shares)]
 
 
-def speed(results: Path) -> Section | None:
-    """CPU seconds against the published methods."""
-    rows = lines(results / "solver-speed.jsonl")
-    if not rows:
-        return None
-    seconds = {(row["size"], row["solver"], row["level"]): row["cpu_seconds"] for row in rows}
-    sizes = list(dict.fromkeys(row["size"] for row in rows))
-    solvers = list(dict.fromkeys(row["solver"] for row in rows))
-    keys = [(size, level) for size in sizes for level in (1e-6, 1e-10)]
-    body = [[name, *(power(seconds.get((size, name, level)), 2) for size, level in keys)] for name in solvers]
-    return Section(
-        "The solver: speed",
-        ("python -m benchmarks.solver speed",),
-        paragraphs(
-            "CPU seconds to ‖L−L₀‖²/‖L₀‖² of 1e-6 and 1e-10, the result formed, ten sites in sequence, all solvers in "
-            "turn in one process, the best of three; at n = 3000 each solver in a process of its own, ours the best of "
-            "two, the full decompositions once.",
-            table(["solver", *(f"n = {size}: {power(level)}" for size, level in keys)], body),
-        ),
-        tuple(_slower(seconds, sizes)),
-    )
-
-
-ASKED = (  # ours, theirs, how many times as fast, from which size on
-    ("subspace, rank given", "accelerated alternating projections", 1.0, 0),
-    ("subspace, rank given", "accelerated alternating projections", 2.0, 3000),
-    ("subspace, bound 2r", "ALM, partial SVD", 3.0, 0),
-    ("subspace, bound 2r", "ALM, full SVD", 20.0, 0),
-)
-
-
-def _slower(seconds: dict[tuple[int, str, float], float], sizes: list[int]) -> list[str]:
-    told = []
-    for size, level in ((size, level) for size in sizes for level in (1e-6, 1e-10)):
-        for ours, theirs, asked, least in ASKED:
-            pair = seconds.get((size, ours, level)), seconds.get((size, theirs, level))
-            if size >= least and pair[0] and pair[1] and pair[1] / pair[0] < asked:
-                told.append(
-                    f"n = {size}, to {power(level)}: {ours} takes {pair[0]:.3g} s against {pair[1]:.3g} of {theirs}, "
-                    f"{pair[1] / pair[0]:.2f} times as fast (asked: {asked:g})."
-                )
-    return told
-
-
 def closing(results: Path) -> Section | None:
     """Whole runs on the paper's cells, and what was measured before closing rounds."""
     rows, kinds_now = lines(results / "solver-closing.jsonl"), lines(results / "solver-kinds.jsonl")

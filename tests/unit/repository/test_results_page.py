@@ -1,7 +1,8 @@
-"""docs/results.md is what its command makes of the data, and names only commands that exist."""
+"""docs/results.md and its appendix are what their command makes of the data, and names only commands that exist."""
 
 from __future__ import annotations
 
+import json
 import re
 from importlib import import_module
 from pathlib import Path
@@ -10,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 import typer
 
-from benchmarks import report
+from benchmarks import report, taken
 from benchmarks.paper import composed_round_time as composed
 from benchmarks.sections import Section, power, table
 from tests.support.paths import ROOT
@@ -29,8 +30,26 @@ def offered(module: str) -> set[str]:
     return {word for option in typer.main.get_command(app).params for word in option.opts}
 
 
-def test_the_page_is_fresh() -> None:
+def test_the_page_and_its_appendix_are_fresh() -> None:
     assert (ROOT / "docs" / "results.md").read_text() == report.page(), "run `make results`"
+    assert (ROOT / "docs" / "measurements.md").read_text() == report.appendix(), "run `make results`"
+
+
+def test_the_page_says_on_which_commit_each_record_was_taken() -> None:
+    noted = taken.known(report.RESULTS)
+    assert {name: one["digest"] for name, one in noted.items()} == taken.records(report.RESULTS), "run `make results`"
+    for name, one in noted.items():
+        assert f"| `{name}` | `{one['commit']}` |" in report.page()
+
+
+def test_a_changed_record_is_noted_with_the_present_commit(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text("1")
+    noted = {"a.json": {"digest": taken.records(tmp_path)["a.json"], "commit": "0000001"}}
+    (tmp_path / taken.NAME).write_text(json.dumps(noted))
+    (tmp_path / "b.json").write_text("2")
+    taken.note(tmp_path)
+    assert taken.known(tmp_path)["a.json"]["commit"] == "0000001"
+    assert taken.known(tmp_path)["b.json"]["commit"] != "0000001"
 
 
 @pytest.mark.parametrize("section", SECTIONS, ids=lambda section: section.title)
@@ -43,12 +62,12 @@ def test_every_section_names_commands_that_exist(section: Section) -> None:
 
 
 def test_every_picture_is_there() -> None:
-    for target in re.findall(r"\]\((figures/[^)]+)\)", report.page()):
+    for target in re.findall(r"\]\((figures/[^)]+)\)", report.appendix()):
         assert (ROOT / "docs" / target).exists(), target
 
 
 def test_the_page_says_what_falls_short() -> None:
-    told = report.page().split("## What falls short")[1]
+    told = report.appendix().split("## What falls short")[1]
     assert all(sentence.split(" (")[0][:40] in " ".join(told.split()) for one in SECTIONS for sentence in one.short)
     assert told.count("\n- ") == sum(len(section.short) for section in SECTIONS)
 
