@@ -11,8 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from dcfpca.config_file import FilePath, Section, read_config
 from dcfpca.wire.addresses import all_dialled, listening_or_none
 from dcfpca.wire.proxies import proxy_url
-from participant.data.data_config import DataTable
-from participant.data.rules import RulesTable
+from participant.data.data_config import DataTable, RulesTable
 from participant.policy import SitePolicy
 
 _UNITS = {"": 1, "b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40}

@@ -13,8 +13,9 @@ from dcfpca.privacy.zcdp import epsilon_of
 from dcfpca.spec import RunSpec, parse_spec, read_spec_file
 from dcfpca.text.console import Json, add_row, result, show, table
 from participant.config import Config
+from participant.data.data_config import RulesTable
 from participant.data.facts import KIND_TEXTS, FeatureProfile, orientation_doubt, profile_features
-from participant.data.rules import RulesTable, proposed_rules
+from participant.data.rules import proposed_rules
 from participant.local_site import LocalSite
 from participant.policy import COLUMNS_PER_RANK, Accept, Refuse, SitePolicy
 from participant.privacy_account import without_privacy

@@ -7,10 +7,26 @@ from typing import Literal, Self
 from pydantic import Field, PrivateAttr, model_validator
 
 from dcfpca.config_file import FilePath, Section
-from participant.data.rules import RulesTable
 
 Orientation = Literal["features-in-rows", "samples-in-rows"]
 MISSING_MARKERS = ("", "?", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "-nan", "#N/A")
+
+
+Numbers = tuple[float, ...]
+
+
+class RulesTable(Section):
+    """What values may be, by the names of features or patterns (`"cd4*"`); a breach is a finding, marked as a rule."""
+
+    missing: dict[str, Numbers] = Field(
+        {}, description="Codes that mean: not observed, such as { cd4 = [9999, -1] }; they are missing before the fit."
+    )
+    range: dict[str, tuple[float, float]] = Field({}, description="Least and greatest, such as { age = [0, 120] }.")
+    codes: dict[str, Numbers] = Field({}, description="The only values, such as { sex = [1, 2] }.")
+    non_negative: tuple[str, ...] = Field((), description='Features that are never below 0, such as ["cd4*"].')
+    ordered: tuple[tuple[str, str], ...] = Field(
+        (), description='Pairs of which the first is never above the second, such as [["diastolic", "systolic"]].'
+    )
 
 
 class DataTable(Section):

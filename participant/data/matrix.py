@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dcfpca.errors import BadInput, did_you_mean, listed
 from dcfpca.rpca.column_blocks import BLOCK_BYTES, ArrayColumns, block_width
 from dcfpca.rpca.method import Columns, FloatArray
-from participant.data.rules import RulesTable
+from participant.data.data_config import RulesTable
 
 Indices = NDArray[np.intp]
 LACKING = -1

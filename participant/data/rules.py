@@ -9,46 +9,15 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 import numpy as np
-from pydantic import Field
 
-from dcfpca.config_file import Section
 from dcfpca.errors import BadInput, did_you_mean
 from dcfpca.rpca.column_blocks import blocks
 from dcfpca.rpca.method import Columns, FloatArray
+from participant.data.data_config import Numbers, RulesTable
 
 if TYPE_CHECKING:
     from participant.data.facts import FeatureProfile
     from participant.data.matrix import Matrix
-
-Numbers = tuple[float, ...]
-
-
-class RulesTable(Section):
-    """What values may be, by the names of features or patterns (`"cd4*"`); a breach is a finding, marked as a rule."""
-
-    missing: dict[str, Numbers] = Field(
-        {}, description="Codes that mean: not observed, such as { cd4 = [9999, -1] }; they are missing before the fit."
-    )
-    range: dict[str, tuple[float, float]] = Field({}, description="Least and greatest, such as { age = [0, 120] }.")
-    codes: dict[str, Numbers] = Field({}, description="The only values, such as { sex = [1, 2] }.")
-    non_negative: tuple[str, ...] = Field((), description='Features that are never below 0, such as ["cd4*"].')
-    ordered: tuple[tuple[str, str], ...] = Field(
-        (), description='Pairs of which the first is never above the second, such as [["diastolic", "systolic"]].'
-    )
-
-    def check(self, features: Sequence[str], origin: str) -> None:
-        """BadInput names a feature that the data does not have: a rule about it would never be broken."""
-        named = [
-            *self.missing,
-            *self.range,
-            *self.codes,
-            *self.non_negative,
-            *(one for pair in self.ordered for one in pair),
-        ]
-        for pattern in named:
-            if not any(fnmatchcase(name, pattern) for name in features):
-                hint = did_you_mean(pattern, features) or "correct the name there, or take the rule out"
-                raise BadInput(f"the data {origin} has no feature {pattern}, which [rules] names", hint)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +30,26 @@ class Breach:
     rule: str
 
 
+def _check(rules: RulesTable, features: Sequence[str], origin: str) -> None:
+    """BadInput names a feature that the data does not have: a rule about it would never be broken."""
+    named = [
+        *rules.missing,
+        *rules.range,
+        *rules.codes,
+        *rules.non_negative,
+        *(one for pair in rules.ordered for one in pair),
+    ]
+    for pattern in named:
+        if not any(fnmatchcase(name, pattern) for name in features):
+            hint = did_you_mean(pattern, features) or "correct the name there, or take the rule out"
+            raise BadInput(f"the data {origin} has no feature {pattern}, which [rules] names", hint)
+
+
 def without_codes(matrix: Matrix, rules: RulesTable, origin: str) -> Matrix:
     """The matrix in which codes that mean missing are NaN, with a note that counts them."""
     if rules == RulesTable():
         return matrix
-    rules.check(matrix.features, origin)
+    _check(rules, matrix.features, origin)
     codes = {
         row: np.array([code for one, own in rules.missing.items() if fnmatchcase(name, one) for code in own])
         for row, name in enumerate(matrix.features)

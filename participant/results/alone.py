@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dcfpca.methods import method_of
 from dcfpca.rpca.method import Consensus
 from dcfpca.rpca.refinement.closing_plan import VERDICT
-from dcfpca.rpca.simulate import exchange
 from dcfpca.rpca.stage import Site
 from dcfpca.rpca.stage_list import Method
 from dcfpca.spec import RunSpec
@@ -24,6 +23,8 @@ def fails_its_sites(judge: ScoringModel | None) -> bool:
 
 def fit_alone(spec: RunSpec, site_of: Callable[[Method], Site]) -> tuple[Method, Site, Consensus]:
     """A run of the spec by one site, to its end; raises what `Method.advance` does."""
+    from dcfpca.rpca.simulate import exchange  # noqa: PLC0415  loads scipy.sparse, which a daemon need not wait for
+
     method = method_of(spec.model_copy(update=NOTHING_LEAVES))
     site, consensus = site_of(method), method.begin()
     while consensus.outcome is None:

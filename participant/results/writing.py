@@ -18,7 +18,8 @@ from dcfpca.rpca.scaling import found_units
 from dcfpca.rpca.stage import Site
 from dcfpca.rpca.stage_list import Method
 from dcfpca.terms import Terms
-from participant.data.rules import RulesTable, breaches
+from participant.data.data_config import RulesTable
+from participant.data.rules import breaches
 from participant.findings.explained import explain_flags
 from participant.results.alone import fails_its_sites, fit_alone
 from participant.results.block_files import SCORES, write_blocks

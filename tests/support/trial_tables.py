@@ -25,7 +25,7 @@ ERRORS: dict[tuple[int, str], tuple[Callable[[Mapping[str, float]], float], str]
     (31, "age"): (lambda row: row["age"] * 10, "ten times too large"),
     (47, "hgb"): (lambda row: row["hgb"] * 100, "a hundred times too large"),
     (63, "cd820"): (lambda row: 9999.0, "stands for missing"),
-    (78, "wtkg"): (lambda row: round(row["wtkg"] * 2.20462, 1), "in lb instead of kg"),
+    (78, "temp"): (lambda row: round(row["temp"] * 1.8 + 32, 1), "in °F instead of °C"),
     (95, "temp"): (lambda row: round(row["temp"] * 1.8 + 32, 1), "in °F instead of °C"),
     (110, "cd420"): (lambda row: -row["cd420"], "the sign"),
     (128, "karnof"): (lambda row: row["hgb"], "swapped with hgb"),

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from dcfpca.errors import BadInput
-from participant.data.data_config import DataTable
+from participant.data.data_config import DataTable, RulesTable
 from participant.data.facts import profile_features
 from participant.data.matrix import Matrix
 from participant.data.readers import open_matrix
-from participant.data.rules import Breach, RulesTable, breaches, proposed_rules
+from participant.data.rules import Breach, breaches, proposed_rules
 from participant.findings.worklist import read_worklist
 from participant.results.flag_tables import write_rule_table
 
