@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import signal
-from collections.abc import Iterator
+import threading
+import uuid
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import grpc
 import numpy as np
 import pytest
 
 from aggregator.store.store import Store
+from dcfpca.errors import DcfpcaError
 from dcfpca.rpca.method import FloatArray
 from dcfpca.rpca.synthetic import Recipe, generate
+from dcfpca.spec import parse_spec
 from tests.support.federation import Federation, relative, running_federation
+from tests.support.processes import PATIENCE
 
 NAMES = ("alpha", "beta", "gamma")
 PHASES = ("advertising", "sharing", "uploading", "summing")
@@ -141,3 +148,40 @@ def test_an_orderly_stop_is_quick_and_loses_nothing(federation: Federation) -> N
     assert federation.aggregator.events()[-1]["action"] == "stopped"
     federation.start_aggregator()
     check_undisturbed(federation, run_id)
+
+
+def cut_short(federation: Federation, call: Callable[[], object]) -> None:
+    """Kill the aggregator while it works on this call, and start it again."""
+    asking = threading.Thread(target=lambda: suppressed(call))
+    asking.start()
+    federation.aggregator.kill()
+    asking.join()
+    federation.start_aggregator()
+    grpc.channel_ready_future(federation.channel()).result(PATIENCE)
+
+
+def suppressed(call: Callable[[], object]) -> None:
+    with contextlib.suppress(grpc.RpcError, DcfpcaError):
+        call()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(200)
+def test_the_aggregator_killed_while_it_is_told_to_start_finish_or_abort_a_run_does_so_once(
+    federation: Federation,
+) -> None:
+    operator = federation.operator
+    for word, wanted in (("finish", "finished"), ("abort", "aborted")):
+        spec, request = parse_spec({**SPEC, "rounds": 400}).canonical(), uuid.uuid4().hex
+        before = len(operator.runs())
+        cut_short(federation, lambda spec=spec, request=request: operator.propose(spec, request))  # type: ignore[misc]
+        run_id = operator.propose(spec, request).run_id
+        assert len(operator.runs()) == before + 1
+        federation.aggregator.await_action("consensus_reached", run=run_id, round=2)
+        end = getattr(operator, word)
+        cut_short(federation, lambda end=end, run_id=run_id: end(run_id, "enough"))  # type: ignore[misc]
+        if not operator.run(run_id).ended_ms:
+            end(run_id, "enough")
+        assert operator.run(run_id).status == wanted
+        for name in NAMES:
+            federation.processes[name].await_action("results_written" if word == "finish" else "run_ended", run=run_id)

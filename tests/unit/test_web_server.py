@@ -153,3 +153,30 @@ async def test_stopping_ends_a_stream_that_would_go_on_for_ever() -> None:
 def test_what_is_no_address_is_told(listen: str) -> None:
     with pytest.raises(BadInput, match="is not an address to listen on"):
         split_address(listen)
+
+
+async def test_a_reader_that_stops_reading_loses_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dcfpca.web_server.READ_SECONDS", 0.2)
+    ended = asyncio.Event()
+
+    async def endless() -> AsyncIterator[bytes]:
+        try:
+            while True:
+                yield bytes(1 << 16)
+                await asyncio.sleep(0)
+        finally:
+            ended.set()
+
+    async def stream(_: Request) -> Response:
+        return Response(endless())
+
+    server = WebServer("127.0.0.1:0", stream)
+    await server.start()
+    _, writer = await asyncio.open_connection(*split_address(server.url.removeprefix("http://").rstrip("/")))
+    try:
+        writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        async with asyncio.timeout(10):
+            await ended.wait()
+    finally:
+        writer.close()
+        await server.stop()
