@@ -60,6 +60,7 @@ SECTIONS: tuple[Renderer, ...] = (
     privacy.private_subspace,
     threads.thread_speedup,
     start_up.start_up,
+    start_up.small_job,
     growth.growth,
     growth.many,
     growth.out_of_core,

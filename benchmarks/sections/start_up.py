@@ -1,4 +1,4 @@
-"""What starting and idling cost."""
+"""What starting, idling and a small job cost."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from benchmarks.sections import Section, document, paragraphs, table
 ASKED_CPU = {"dcfpca --help": 0.35, "dcfpca-participant --help": 0.4, "dcfpca-aggregator health": 0.4}
 ASKED_READY = 2.0
 ASKED_IDLE = 0.005
+ASKED_JOB, ASKED_ROUNDS, ASKED_DELAYED = 4.0, 24, 24 * 0.2
 
 
 def start_up(results: Path) -> Section | None:
@@ -48,5 +49,46 @@ def start_up(results: Path) -> Section | None:
                 for kind, share in resting.items()
                 if share > ASKED_IDLE
             ),
+        ),
+    )
+
+
+def small_job(results: Path) -> Section | None:
+    """Four small tables, from `run start` to results, with and without delay."""
+    data = document(results / "small-job.json")
+    if data is None:
+        return None
+    near, far = data[0], data[-1]
+    best = min(near.runs, key=lambda one: one.seconds)
+    added = far.seconds - near.seconds
+    stages = [
+        [
+            one.stage,
+            str(one.rounds),
+            f"{one.seconds:.2f}",
+            f"{one.awaited_seconds:.2f}",
+            f"{one.bytes_received / 4e3:.0f} kB",
+        ]
+        for one in best.stages
+    ]
+    return Section(
+        "A small job",
+        ("python -m benchmarks.small_job --json benchmarks/results/small-job.json",),
+        paragraphs(
+            'Four sites of 260 samples and 20 features, `scaling = "robust"`, by the commands, from the start of '
+            f"`dcfpca run start` until every site has written its results: {best.seconds:.1f} s the better and "
+            f"{max(one.seconds for one in near.runs):.1f} the first of {len(near.runs)} jobs at a load of "
+            f"{near.load:.0f} on two cores; {best.rounds} rounds. With {far.delay_ms:.0f} ms of delay each way "
+            f"{added:.1f} s more. The better job by stage; bytes are those that a site sends:",
+            table(["stage", "rounds", "s", "awaiting sites, s", "a site sends"], stages),
+        ),
+        (
+            *(
+                [f"It takes {near.seconds:.1f} s in the median (asked: {ASKED_JOB:g})."]
+                if near.seconds > ASKED_JOB
+                else []
+            ),
+            *([f"It takes {best.rounds} rounds (asked: {ASKED_ROUNDS})."] if best.rounds > ASKED_ROUNDS else []),
+            *([f"Delay adds {added:.1f} s (asked: {ASKED_DELAYED:g})."] if added > ASKED_DELAYED else []),
         ),
     )
