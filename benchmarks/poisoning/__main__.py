@@ -168,8 +168,8 @@ def main() -> None:
         for rows in rows_of(wanted):
             found += rows
             print(line(rows), flush=True)
-    if wanted.json is not None:
-        wanted.json.write_text(json.dumps(found, indent=1) + "\n")
+            if wanted.json is not None:
+                wanted.json.write_text(json.dumps(found, indent=1) + "\n")
 
 
 if __name__ == "__main__":

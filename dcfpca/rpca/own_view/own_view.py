@@ -35,6 +35,7 @@ TRUSTED = 1.0  # … by which all bent features together are nearer to their sha
 UNIT_LEVEL = 0.8
 DIFFERENT = float(np.log(1.25))  # of a unit's logarithm: less is not worth an own one
 ONE_SIDED = float(np.log(2.0))  # of the logarithm of one side's unit
+SAME = 1e-3  # of a ratio's logarithm: equal sides
 FEWEST_ENTRIES = 10
 PRIOR_ENTRIES = 500.0  # that speak for the shared null
 EVIDENCE = 8.0  # against the shared null, as a logarithm: by chance 1 in 1000 sites has as much
@@ -195,7 +196,7 @@ def _own_skew(z: FloatArray, above: FloatArray, below: FloatArray, few: NDArray[
     other = np.abs(np.log(_own_factor(np.abs(z) / middle[:, None], DIFFERENT, few))) > 0.0
     sides = [_own_size(np.where(here, np.abs(z), np.nan), few) for here in (z > 0.0, z <= 0.0)]
     ratio = sides[0] - sides[1]
-    false = other * beyond_chance(np.abs(ratio - 2.0 * skew), np.maximum(np.abs(ratio), low))
+    false = other * beyond_chance(np.abs(ratio - 2.0 * skew), np.maximum(np.abs(ratio), SAME))
     return [middle * np.exp(sign * (1.0 - false) * skew) for sign in (1.0, -1.0)]
 
 
