@@ -22,15 +22,13 @@ def poisoning(results: Path) -> Section | None:
         groups.setdefault((row["attack"], row["cohort"]), []).append(row)
     return Section(
         "Sites that lie",
-        ("python -m benchmarks.poisoning --honest 20 --json benchmarks/results/poisoning.json",),
+        ("python -m benchmarks.poisoning --json benchmarks/results/poisoning.json",),
         paragraphs(
             "Sites with 40 features of rank 4 and 150 columns each (a liar with counts to move has 1,500), 2 "
             "% of whose entries are wrong and 2 % of whose columns have a pattern in eight features. Figures "
             "are of the honest sites: the worst of the seeds, in brackets the same sites without the liars. "
             "Alarmed are sites that the shared model fails; liars told are those whose software says that "
-            "their features differ, where they hold what they send. Without an attack: 20 seeds of "
-            "federations whose sites differ by offsets of up to .6 deviations, have a third of the factors "
-            "each, or two factors of their own.",
+            "their features differ, where they hold what they send.",
             table(
                 [
                     "attack",
