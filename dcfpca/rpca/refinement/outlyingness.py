@@ -8,6 +8,7 @@ third is set aside, and only what lies further out than normal columns do along 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from statistics import NormalDist
@@ -27,6 +28,7 @@ DIRECTIONS = 100
 FEATURES = 64  # a direction runs over at most so many: more would cost time and tell no more
 CLIP = 3.0  # spreads
 FAR = NormalDist().inv_cdf(1.0 - 0.005 / (2.0 * DIRECTIONS))  # one normal column in 200 lies further out
+OF_FEW = 1.0  # over the root of the columns: so much more may medians of few move
 STILL = 0.3  # how far centres, in scales, and logarithms of scales may still move (root mean square)
 HALF = 0.5  # of a feature's entries: if so many are equal, it has no median deviation
 CALM = 2.0 / 3.0  # of the columns take part at least
@@ -46,6 +48,11 @@ def directions(rows: int) -> scipy.sparse.csr_array:
     deviates /= np.linalg.norm(deviates, axis=1, keepdims=True)
     ends = np.arange(DIRECTIONS + 1) * chosen.shape[1]
     return scipy.sparse.csr_array((deviates.ravel(), chosen.ravel(), ends), shape=(DIRECTIONS, rows))
+
+
+def stand_still(moves: Iterable[FloatArray], most: float, columns: float) -> bool:
+    """Whether figures of so many columns moved by no more than this, and by what merged cells of few move them."""
+    return all(np.sqrt(np.mean(move**2)) <= most + OF_FEW / np.sqrt(max(columns, 1.0)) for move in moves)
 
 
 class Features(Protocol):
@@ -133,7 +140,7 @@ class Outlyingness:
         scale = deviation(above + below, self.scale, 0.5, MARGINAL_BINS)
         calmest = OUTLYING_BINS.edges[max(int(np.searchsorted(np.cumsum(sizes), CALM * sizes.sum())) - 1, 0)]
         moved = (centre - self.centre) / scale, np.log(scale / self.scale)
-        still = still and all(np.sqrt(np.mean(move**2)) <= STILL for move in moved)
+        still = still and stand_still(moved, STILL, float(sizes.sum()))
         return Outlyingness(centre, scale, max(FAR, float(calmest)) if still else 0.0)
 
     def apart(self, other: Outlyingness) -> float:

@@ -38,7 +38,7 @@ from dcfpca.rpca.refinement.noise_scale import (
     median_of_sides,
 )
 from dcfpca.rpca.refinement.outlyingness import COUNTS as OUTLYING_COUNTS
-from dcfpca.rpca.refinement.outlyingness import DIRECTIONS, OUTLYING_BINS, PLACES, Outlyingness
+from dcfpca.rpca.refinement.outlyingness import DIRECTIONS, OUTLYING_BINS, PLACES, Outlyingness, stand_still
 from dcfpca.rpca.round_limits import BOUND_ROUNDS, MOST_ROUNDS
 from dcfpca.rpca.scaling import ENTRIES
 from dcfpca.rpca.small_cells import merge_sides
@@ -191,7 +191,7 @@ def _measured(asked: ClosingPlan, plan: ClosingPlan, totals: RefinementTotals) -
     noise = fit_noise(totals.residuals, plan.noise, found.spread, leverage)
     # Directions are in units of the features: while those move, every column would look outlying.
     moved = (found.median - asked.median) / found.spread, np.log(found.spread / asked.spread)
-    still = all(np.sqrt(np.mean(move**2)) <= STILL for move in moved)
+    still = stand_still(moved, STILL, plan.columns)
     return replace(plan, noise=noise, outlying=plan.outlying.after(totals.outlying, still), **asdict(found))
 
 

@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from dcfpca.rpca.method import FloatArray
-from dcfpca.rpca.refinement.outlyingness import Outlyingness, directions
+from dcfpca.rpca.refinement.outlyingness import Outlyingness, directions, stand_still
 
 
 @dataclass
@@ -68,3 +68,10 @@ def test_directions_are_of_unit_length_and_run_over_a_bounded_number_of_features
         found = directions(rows).toarray()
         np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1.0)
         assert np.count_nonzero(found, axis=1).max() == min(rows, 64)
+
+
+def test_medians_of_few_columns_may_move_further_than_those_of_many() -> None:
+    moves = (np.full(10, 0.4), np.full(10, 0.4))
+    assert stand_still(moves, 0.3, 40.0)
+    assert not stand_still(moves, 0.3, 4000.0)
+    assert not stand_still((np.full(10, 0.6),), 0.3, 40.0)
