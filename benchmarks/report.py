@@ -16,6 +16,7 @@ from benchmarks.paper import figures as paper
 from benchmarks.sections import (
     Renderer,
     Section,
+    cell_peers,
     document,
     exchange,
     growth,
@@ -57,6 +58,7 @@ SECTIONS: tuple[Renderer, ...] = (
     secure_exchange.delayed_rounds,
     secure_exchange.slow_line,
     real_tables.real_tables,
+    cell_peers.cell_peers,
     real_tables.site_gain,
     poisoning.poisoning,
     privacy.private_subspace,
