@@ -73,14 +73,14 @@ class Limits(Section):
     max_open_runs: int = Field(100, ge=1, description="Most runs at a time that are not over.")
     max_participants: int = Field(1000, ge=1, description="Most participants connected at a time.")
     max_connections: int = Field(4000, ge=1, description="Most connections at a time, from anyone; more are closed.")
-    handshake_seconds: float = Field(30, gt=0, description="Longest time a peer may take to prove who it is.")
+    handshake_seconds: float = Field(30, gt=0, description="Seconds that a peer has for the TLS handshake.")
     calls_per_second: float = Field(1000, gt=0, description="Sustained calls of one identity.")
     call_burst: int = Field(2000, ge=1, description="Calls that one identity may make at once above that rate.")
     concurrent_calls: int = Field(32, ge=1, description="Calls of one identity in progress at a time, watches apart.")
     concurrent_watches: int = Field(32, ge=1, description="Watches of one identity open at a time.")
-    upload_seconds: float = Field(30, gt=0, description="Longest pause inside an upload before it is cut.")
+    upload_seconds: float = Field(30, gt=0, description="Longest pause inside an upload before it is disconnected.")
     read_seconds: float = Field(
-        60, gt=0, description="Longest time that a MiB may be left unread before the peer is cut."
+        60, gt=0, description="Seconds for which a peer may leave a MiB unread before it is disconnected."
     )
 
 
@@ -88,7 +88,7 @@ class Telemetry(Section):
     """Logging, the ready file and the address of the metrics."""
 
     log: Literal["human", "json"] = Field("human", description="Form of the log on standard error.")
-    level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least severity that is logged.")
+    level: Literal["debug", "info", "warning", "error"] = Field("info", description="Lowest severity that is logged.")
     ready_file: FilePath | None = Field(None, description="Written with host:port once the service listens.")
     metrics: WebAddress = Field(
         "127.0.0.1:9464", description="host:port where Prometheus finds /metrics; empty: no metrics."
@@ -103,7 +103,8 @@ class DashboardSection(Section):
         description="host:port of the read-only web page; empty: no page. Whoever can reach it can read it.",
     )
     hosts: tuple[str, ...] = Field(
-        (), description="Names it is asked for by, such as runs.example.org; localhost and addresses always work."
+        (),
+        description="Host names that it answers to, such as runs.example.org; localhost and IP addresses always work.",
     )
 
 

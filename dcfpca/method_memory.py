@@ -100,6 +100,6 @@ def _decoded(encoded: bytes, place: int) -> tuple[str, NDArray[Any], int]:
     start = place + _LENGTH.size + axes * _EXTENT_BYTES
     end = start + math.prod(shape) * np.dtype(dtype).itemsize
     if end > len(encoded):
-        raise BadMessage("the method's memory ends too early")
+        raise BadMessage("the method's memory is cut short")
     array: NDArray[Any] = np.frombuffer(encoded[start:end], dtype)
     return name, array.reshape(shape), end

@@ -47,7 +47,7 @@ class RunSpec(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    label: str = Field("", max_length=200, description="A name for people; has no effect.")
+    label: str = Field("", max_length=200, description="A name for people to read; it changes nothing.")
     method: MethodName = Field("subspace", description="How the low-rank part is found.")
     rows: int = Field(
         0, ge=0, description="Rows (features) of every site's matrix; 0: as the connected participants report."
@@ -84,7 +84,8 @@ class RunSpec(BaseModel):
         0.01,
         gt=0,
         le=0.5,
-        description="How sure flags are: an entry is flagged if it is ordinary with a probability below 20 times this.",
+        description="How strict flags are: an entry is flagged if the probability that it is ordinary is below "
+        "20 times this.",
     )
     covariance: bool = Field(
         True,

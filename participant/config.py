@@ -58,7 +58,7 @@ class IdentityTable(Section):
 class DirectoryTable(Section):
     """A directory of the daemon."""
 
-    dir: FilePath = Field(description="The directory; made if need be, readable by this user alone.")
+    dir: FilePath = Field(description="The directory; created if it is missing, readable by this user alone.")
 
 
 class ResultsTable(DirectoryTable):
@@ -73,7 +73,7 @@ class TelemetryTable(Section):
 
     log_format: Literal["human", "json"] = Field("human", description="Form of the log on standard error.")
     log_level: Literal["debug", "info", "warning", "error"] = Field(
-        "info", description="Least severity that is logged."
+        "info", description="Lowest severity that is logged."
     )
     metrics: WebAddress = Field("", description="host:port where Prometheus finds /metrics; empty: no metrics.")
 

@@ -28,7 +28,7 @@ class SitePolicy(PrivacyLimits):
         512, ge=1, description="Largest rank, or upper bound of it, and most features whose covariance is summed."
     )
     max_rounds: int = Field(1000, ge=1, description="Most rounds of one run.")
-    min_cohort: int = Field(3, ge=2, description="Fewest participants whose sum the site lets its update into.")
+    min_cohort: int = Field(3, ge=2, description="Smallest cohort in whose sums the site takes part.")
     min_carriers: int = Field(
         2, ge=1, description="Least `min_carriers` of specs with which the site takes part: what it alone has stays."
     )
@@ -50,7 +50,7 @@ class SitePolicy(PrivacyLimits):
     min_columns: int = Field(
         0,
         ge=0,
-        description="Fewest columns of its own with which the site takes part; "
+        description="Fewest columns that the site must have to take part; "
         "0: three times the rank of the run, and at least 20.",
     )
     min_entries: int = Field(

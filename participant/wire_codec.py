@@ -167,4 +167,4 @@ def fate_of(receipt: types.Receipt) -> Fate:
     try:
         return Fate(types.Fate.Name(receipt.fate).removeprefix("FATE_").lower())
     except ValueError:
-        raise BadMessage("the aggregator did not say what became of a message") from None
+        raise BadMessage("the aggregator did not acknowledge a message") from None

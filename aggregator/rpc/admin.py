@@ -57,7 +57,7 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
     async def ProposeRun(self, request: pb.ProposeRunRequest, context: Context) -> pb.RunView:  # noqa: N802
         """Start a run."""
         if not 8 <= len(request.request_id) <= 100:
-            raise BadInput("the request id is missing or not 8 to 100 characters long")
+            raise BadInput("the request id must have 8 to 100 characters")
         await self._check_open_runs(request.request_id)
         limit = self._limits.max_update_mib
         terms = await complete_terms(parse_spec(request.spec), self._registry.directory, limit)

@@ -90,7 +90,7 @@ def as_dcfpca_error(error: Exception, method: str) -> DcfpcaError:
     if isinstance(error, NotImplementedError):
         return NotOffered("this service does not offer the method")
     if isinstance(error, DecodeError):
-        return BadMessage("what came is no message of this protocol")
+        return BadMessage("the message is not one of this protocol")
     where = traceback.extract_tb(error.__traceback__)[-1]
     log(
         "call_failed",

@@ -96,7 +96,7 @@ class Guard(aio.ServerInterceptor):  # type: ignore[type-arg]
             try:
                 with self._admitted(method, context, began):
                     if request is _UNDECODABLE:
-                        raise BadMessage("what came is no message of this protocol")
+                        raise BadMessage("the message is not one of this protocol")
                     answer = await behaviour(request, context)
             except aio.AbortError:
                 raise
@@ -117,7 +117,7 @@ class Guard(aio.ServerInterceptor):  # type: ignore[type-arg]
                 with self._admitted(method, context, time.monotonic()):
                     try:
                         if request is _UNDECODABLE:
-                            raise BadMessage("what came is no message of this protocol")
+                            raise BadMessage("the message is not one of this protocol")
                         await self._send(behaviour(request, context), context)
                     except TooSlow as error:
                         # Inside `_admitted`, so that the call counts as open: gRPC keeps unread messages meanwhile.

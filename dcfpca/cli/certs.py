@@ -203,7 +203,7 @@ def revoke(
 @app.command()
 def crl(
     directory: CaDir,
-    days: Annotated[int | None, typer.Option(help="Days it is valid; by default as long as the CA.")] = None,
+    days: Annotated[int | None, typer.Option(help="Days until it expires; by default as long as the CA.")] = None,
     as_json: Json = False,
 ) -> None:
     """Sign the revocation list again under the next number: before it expires, or to change how long it is valid."""

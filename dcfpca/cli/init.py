@@ -35,7 +35,7 @@ Force = Annotated[bool, typer.Option("--force", help="Replace the file if it exi
 IdColumn = Annotated[str, typer.Option(help="The column with the samples' ids.")]
 Features = Annotated[list[str] | None, typer.Option("--feature", help="A column to use, or a pattern. Repeat.")]
 Exclude = Annotated[list[str] | None, typer.Option("--exclude", help="A column to leave out, or a pattern. Repeat.")]
-Dataset = Annotated[str, typer.Option(help="The array to read, of files that hold several (NPZ, HDF5, Zarr).")]
+Dataset = Annotated[str, typer.Option(help="The array to read if a file holds several (NPZ, HDF5, Zarr).")]
 Missing = Annotated[Literal["allow", "refuse"], typer.Option(help="Whether empty entries count as unobserved.")]
 
 

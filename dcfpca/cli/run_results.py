@@ -69,7 +69,7 @@ def _show_export(out: Path, exported: pb.ExportView, files: list[SavedFile], as_
 @app.command()
 @with_operator
 def compare(operator: Operator, earlier: Run, later: Run, as_json: Json = False) -> None:
-    """Say how the subspace changed from one finished run to another. What it means at a site, each site says itself."""
+    """Say how the subspace changed from one finished run to another; `dcfpca-participant compare` says more."""
     from dcfpca.operator.downloads import model_arrays  # noqa: PLC0415  imports NumPy
     from dcfpca.text.model_change import subspace_change  # noqa: PLC0415
 

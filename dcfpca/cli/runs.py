@@ -66,7 +66,7 @@ def start(
     method: Annotated[MethodName | None, _key("--method", "subspace or gradient.")] = None,
     rows: Annotated[int | None, _key("--rows", "Rows of every site's matrix; by default as the sites report.")] = None,
     rank: Annotated[int | None, _key("--rank", "The exact rank.")] = None,
-    max_rank: Annotated[int | None, _key("--max-rank", "An upper bound of the rank, which the method finds.")] = None,
+    max_rank: Annotated[int | None, _key("--max-rank", "An upper bound; the method finds the rank below it.")] = None,
     rounds: Annotated[int | None, _key("--rounds", "Stop after this many rounds.")] = None,
     tolerance: Annotated[float | None, _key("--tolerance", "Stop when the subspace changes by less.")] = None,
     quorum: Annotated[int | None, _key("--quorum", "The fewest updates a round needs.")] = None,
@@ -137,7 +137,9 @@ def list_runs(
 def show_run(
     operator: Operator,
     run: Run,
-    timing: Annotated[bool, typer.Option("--timing", help="What each stage took, instead of every round.")] = False,
+    timing: Annotated[
+        bool, typer.Option("--timing", help="Show the time of each stage instead of every round.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Show one run with all its rounds."""

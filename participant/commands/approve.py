@@ -70,7 +70,7 @@ def approver_name(text: str) -> str:
     """The approver as the ledger keeps it."""
     name = text.strip()
     if not name:
-        raise BadInput("a decision names who gives it", "add --by NAME")
+        raise BadInput("a decision needs the name of the person who makes it", "add --by NAME")
     if len(name) > _LONGEST_NAME or not name.isprintable():
         raise BadInput(f"--by is a name of at most {_LONGEST_NAME} printable characters", "shorten it")
     return name

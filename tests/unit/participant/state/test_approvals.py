@@ -132,7 +132,7 @@ def test_only_a_waiting_run_can_be_approved_and_only_by_somebody(store: Store) -
     with pytest.raises(Refused, match="no run run-1 waits"):
         approve_run(store, "run-1", "Ada", "1h", 1)
     wait(store, "run-1", 1)
-    with pytest.raises(BadInput, match="names who gives it"):
+    with pytest.raises(BadInput, match="needs the name of the person"):
         approve_run(store, "run-1", "  ", "1h", 1)
     assert list(store.ledger.entries()) == []
 
