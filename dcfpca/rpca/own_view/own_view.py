@@ -218,7 +218,7 @@ def _own_size(sizes: FloatArray, few: NDArray[np.bool_]) -> FloatArray:
 def beyond_chance(found: FloatArray | float, chance: FloatArray | float) -> FloatArray:
     """How much of a difference is the site's own: nothing of what chance makes, all from twice that on, so that nothing
     jumps between the two."""
-    return np.asarray(np.clip(found / chance - 1.0, 0.0, 1.0))
+    return np.asarray(np.clip(np.minimum(found, 2.0 * np.asarray(chance)) / chance - 1.0, 0.0, 1.0))
 
 
 def _shares(null: Null) -> FloatArray:

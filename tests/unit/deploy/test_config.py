@@ -32,7 +32,9 @@ UNSAID = {
     "participant.toml": {"policy.max_epsilon", "policy.max_epsilon_year"},
 }
 # Defaults that are not the example's: a path as the reference has to show one, and what only measurements use.
-SHOWN_ONLY = {"store.url_file", "telemetry.ready_file", "identity.crl", "data.feature_names", "data.persons"}
+SHOWN_ONLY = {"store.url_file", "telemetry.ready_file", "identity.crl"} | {
+    f"data.{key}" for key in ("feature_names", "persons", "categories", "dates")
+}
 NOT_FOR_USERS: set[str] = set()
 
 
