@@ -1,8 +1,6 @@
 # shellcheck shell=bash
 # Sourced by deploy/verify.sh: what makes a release of what dist.sh has built, all of it below dist/.
 
-version() { sed -n 's/^__version__ = "\(.*\)"/\1/p' dcfpca/version.py; }
-
 find_python() { # 3.12: the path of such an interpreter, by name or as pyenv keeps them
     local candidate
     for candidate in "python$1" "$HOME/.pyenv/versions/$1."*/bin/python; do
@@ -48,7 +46,10 @@ pack_site() {
     make --silent site && tar --sort=name --owner=0 --group=0 --mtime=@1735689600 -czf "dist/dcfpca-$(version)-site.tar.gz" -C build site
 }
 
-save_image() { "${engine[@]}" save dcfpca:latest | gzip -n >"dist/dcfpca-$(version)-image.tar.gz"; }
+save_image() { # under the name by which it is loaded
+    "${engine[@]}" tag "$image" "dcfpca:$(version)" &&
+        "${engine[@]}" save "dcfpca:$(version)" | gzip -n >"dist/dcfpca-$(version)-image.tar.gz"
+}
 
 write_checksums() { (cd dist && rm -f SHA256SUMS && sha256sum -- * >SHA256SUMS && sha256sum --quiet --check SHA256SUMS && wc -l SHA256SUMS); }
 
