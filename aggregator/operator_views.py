@@ -10,7 +10,7 @@ from aggregator.runner import Runner
 from aggregator.store.participants import ParticipantRecord
 from aggregator.store.store import HeldRun
 from dcfpca.errors import DcfpcaError
-from dcfpca.rpca.method import Consensus
+from dcfpca.rpca.method import Consensus, Outcome, Verdict
 from dcfpca.v1 import admin_pb2 as pb
 
 
@@ -181,7 +181,7 @@ async def verdict_view(runner: Runner) -> pb.VerdictView | None:
         sound=verdict.sound,
         sentence=verdict.sentence,
         reasons=verdict.reasons,
-        advice=_advice(runner, verdict.reasons),
+        advice=_advice(runner, verdict),
         notes=verdict.notes,
     )
 
@@ -208,8 +208,13 @@ def _unjudged(run_id: str) -> str:
     return f"each site: dcfpca-participant results has L and S, not judged; {again}"
 
 
-def _advice(runner: Runner, reasons: tuple[str, ...]) -> str:
-    """What an operator does next about a run with these reasons against it."""
-    if not reasons:
-        return f"dcfpca run report {runner.run.run_id} --out report.html; each site: dcfpca-participant results"
-    return "propose the run again with the change that the reasons name; the sites' results are kept meanwhile"
+def _advice(runner: Runner, verdict: Verdict) -> str:
+    """What an operator does next, as commands."""
+    run_id, changes = runner.run.run_id, verdict.changes
+    if verdict.sound:
+        return f"dcfpca run report {run_id} --out report.html; each site: dcfpca-participant results"
+    if runner.run.reason == Outcome.OUT_OF_ROUNDS.value:
+        changes = (*changes, f"rounds={2 * runner.spec.rounds}")
+    if not changes:
+        return f"each site: dcfpca-participant results; dcfpca run report {run_id} --out report.html"
+    return f"dcfpca run restart {run_id}{''.join(f' --set {change}' for change in changes)}; results are kept meanwhile"

@@ -212,6 +212,9 @@ def restart(
     without: Annotated[
         list[str] | None, typer.Option("--without", metavar="SITE", help="A site to leave out. Repeatable.")
     ] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="A key of the spec to change, as key=value. Repeatable.")
+    ] = None,
     watch: Follow = False,
     as_json: Json = False,
 ) -> None:
@@ -223,7 +226,7 @@ def restart(
     from dcfpca.operator.proposals import end_paused, restart_of  # noqa: PLC0415  imports NumPy
 
     earlier = operator.run(run)
-    again = restart_of(earlier, without or ())
+    again = restart_of(earlier, without or (), settings or ())
     if ended := end_paused(operator, earlier):
         say(ended)
     view = operator.propose(again.spec.canonical(), uuid.uuid4().hex)

@@ -182,8 +182,8 @@ class Restart:
         return lines
 
 
-def restart_of(view: pb.RunView, without: Collection[str]) -> Restart:
-    """A run like this one, which is over or paused, without these sites.
+def restart_of(view: pb.RunView, without: Collection[str], settings: Sequence[str] = ()) -> Restart:
+    """A run like this one, which is over or paused, without these sites and with these settings, as key=value.
 
     Raises Refused for a run that is still running, and BadInput if too few sites are left.
     """
@@ -202,7 +202,10 @@ def restart_of(view: pb.RunView, without: Collection[str]) -> Restart:
         changes["participants"] = invited
         if asked:
             changes["enrol_seconds"] = max(spec.enrol_seconds, APPROVAL_SECONDS)
-    return Restart(parse_spec(spec.model_dump(mode="json") | changes), asked, exposed)
+    keys = spec.model_dump(mode="json") | changes
+    for setting in settings:
+        _put(keys, *_split(setting))
+    return Restart(parse_spec(keys), asked, exposed)
 
 
 def end_paused(operator: Operator, view: pb.RunView) -> str:

@@ -125,13 +125,15 @@ class Progress:
 class Verdict:
     """`sound` is whether nothing speaks against the answer; `sentence` says what was found either way. `notes` say of
     features what a reader should know, and do not speak against the answer. `checked` is whether the run has shown it:
-    a resample of its own fit flags no more than it says, or the split is exact and unique."""
+    a resample of its own fit flags no more than it says, or the split is exact and unique. `changes` are keys of the
+    spec, as key=value, with which a run like it would have no reason that these name."""
 
     sound: bool
     sentence: str
     reasons: tuple[str, ...]
     notes: tuple[str, ...] = ()
     checked: bool = False
+    changes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -27,6 +27,7 @@ MANY_NOISELESS = 0.5  # of the features
 CONSTANT, TWO_VALUED = 0.999, 0.9
 UNEXPLAINED = 0.95  # residuals of a feature as wide as this share of its spread
 MOST_NAMED = 8
+LOWER_RANK, RAISE_BOUND = ", lower the rank", ", raise max_rank"
 
 
 class FlagCounts(NamedTuple):
@@ -66,7 +67,17 @@ def verdict_of(plan: ClosingPlan, outcome: Outcome, bound: int | None = None, fe
     against = (*(_other_splits if exact else _of_the_answer)(plan, figures, features),)
     reasons, found = (*reasons, *against), _found(plan, figures, unique=not against)
     checked = not reasons and (exact or figures["ordinary_most"] > 0.0)
-    return Verdict(not reasons, found + _against(reasons), reasons, feature_notes(plan, features), checked)
+    changes = (*_changes(plan, bound, reasons),)
+    return Verdict(not reasons, found + _against(reasons), reasons, feature_notes(plan, features), checked, changes)
+
+
+def _changes(plan: ClosingPlan, bound: int | None, reasons: Sequence[str]) -> Iterator[str]:
+    """The keys that the reasons name, with values that go half the way: a bound doubles, a rank falls by one."""
+    text = "; ".join(reasons)
+    if LOWER_RANK in text:
+        yield f"{'rank' if bound is None else 'max_rank'}={plan.rank - 1}"
+    elif bound is not None and RAISE_BOUND in text:
+        yield f"max_rank={min(2 * bound, plan.subspace.U.shape[0] - 1)}"
 
 
 def _found(plan: ClosingPlan, figures: dict[str, float], unique: bool) -> str:
@@ -96,8 +107,9 @@ def _of_the_run(plan: ClosingPlan, outcome: Outcome, bound: int | None) -> Itera
         yield "the run stopped at its round limit, raise rounds"
     if outcome is Outcome.DIVERGED:
         yield "the run diverged"
-    if bound is not None and plan.rank >= bound:
-        yield f"the rank is as large as its bound {bound}, raise max_rank"
+    # With as many directions as other features an entry cannot be predicted: there is no larger rank to find.
+    if bound is not None and bound <= plan.rank and bound < plan.subspace.U.shape[0] - 1:
+        yield f"the rank is as large as its bound {bound}{RAISE_BOUND}"
 
 
 def _other_splits(plan: ClosingPlan, figures: dict[str, float], features: Sequence[str]) -> Iterator[str]:
@@ -116,11 +128,11 @@ def _of_the_answer(plan: ClosingPlan, figures: dict[str, float], features: Seque
     """What speaks against an answer on data that is not exact."""
     worst, odd = int(figures["worst_feature"]), figures["odd_columns"]
     if plan.rank and figures["predicted"] < POOR_PREDICTION:
-        yield "the model predicts hidden entries hardly better than medians do, lower the rank"
+        yield f"the model predicts hidden entries hardly better than medians do{_lower(plan)}"
     if figures["failing"] > 0.0:
         yield "models of their own predict the hidden entries of most sites more than twice as well as the shared one"
     if plan.rank and _noiseless(plan) > MANY_NOISELESS:
-        yield "most features have no noise left although the data is not exact, lower the rank"
+        yield f"most features have no noise left although the data is not exact{_lower(plan)}"
     if figures["flagged"] > MANY_FLAGGED:
         yield "more is flagged than gross errors usually are"
     if figures["worst_flagged"] > MANY_IN_FEATURE:
@@ -131,9 +143,13 @@ def _of_the_answer(plan: ClosingPlan, figures: dict[str, float], features: Seque
             f"where {figures['flags']:.0f} entries are flagged in the data"
         )
     if figures["far_entries"] > MANY_FAR:
-        yield "the normal part leaves the range of the data, lower the rank"
+        yield f"the normal part leaves the range of the data{_lower(plan)}"
     if odd > MANY_ODD:
         yield f"{odd * plan.columns:.0f} samples ({100.0 * odd:.0f} %) are not explained"
+
+
+def _lower(plan: ClosingPlan) -> str:
+    return LOWER_RANK if plan.rank > 1 else ""
 
 
 def _noiseless(plan: ClosingPlan) -> float:

@@ -49,6 +49,13 @@ def test_a_finished_run_is_proposed_again_as_it_was_from_the_subspace_it_reached
     assert "starts from the subspace of run 20300101-abcd0123" in told
 
 
+def test_a_key_that_is_changed_leaves_the_others_and_one_rank_replaces_the_other() -> None:
+    again = restart_of(view_of(), (), ["max_rank=6", "rounds=80"]).spec
+    assert (again.rank, again.max_rank, again.rounds, again.label) == (None, 6, 80, "weekly")
+    with pytest.raises(BadInput, match="key=value"):
+        restart_of(view_of(), (), ["rounds"])
+
+
 @pytest.mark.parametrize("status", ["failed", "aborted"])
 def test_a_run_without_a_result_starts_as_it_did_before(status: str) -> None:
     assert restart_of(view_of(status), ()).spec == spec_of()

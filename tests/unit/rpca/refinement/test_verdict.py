@@ -112,6 +112,23 @@ def test_every_reason_against_an_answer_is_told_and_what_to_do(plan: ClosingPlan
         assert expected in told.sentence
 
 
+def test_what_a_reason_asks_for_is_a_key_of_the_spec(plan: ClosingPlan) -> None:
+    rank = plan.rank
+    assert verdict_of(plan, Outcome.CONVERGED, 2 * rank).changes == ()
+    assert verdict_of(plan, Outcome.CONVERGED, rank).changes == (f"max_rank={2 * rank}",)
+    poor = _with(plan, predicted=0.0)
+    assert verdict_of(poor, Outcome.CONVERGED, 2 * rank).changes == (f"max_rank={rank - 1}",)
+    assert verdict_of(poor, Outcome.CONVERGED).changes == (f"rank={rank - 1}",)
+
+
+def test_a_bound_that_no_rank_can_exceed_is_not_to_be_raised() -> None:
+    rng = np.random.default_rng(3)
+    M = np.outer([1.0, 2.0, -1.0], rng.standard_normal(400)) + 0.1 * rng.standard_normal((3, 400))
+    for bound, raised in ((1, True), (2, False)):
+        plan = ClosingPlan.of(_run(M, rank=bound)[1].consensus.broadcast)
+        assert any("raise max_rank" in one for one in verdict_of(plan, Outcome.CONVERGED, bound).reasons) == raised
+
+
 @pytest.mark.parametrize(("odd", "told"), [(FEWEST_TOLD - 1, 0.0), (FEWEST_TOLD, FEWEST_TOLD / 800)])
 def test_a_count_of_samples_below_the_disclosure_limit_is_told_as_none(
     plan: ClosingPlan, odd: int, told: float
