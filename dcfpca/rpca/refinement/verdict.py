@@ -85,17 +85,22 @@ def _found(plan: ClosingPlan, figures: dict[str, float], unique: bool) -> str:
         return f"Exact: rank {plan.rank} and sparse outliers explain the data to the tolerance"
     if plan.ending is FitEnding.EXACT:
         return f"Rank {plan.rank} and outliers explain the data to the tolerance, but so do other splits"
-    share = f"{100.0 * figures['flagged']:.1f} % of the entries are flagged{_ordinary(figures)}"
+    share = _flagged(figures)
     if plan.rank == 0:
         return f"Rank 0: no direction predicts hidden entries better than the features' medians do; {share}"
     return f"Rank {plan.rank} predicts {100.0 * figures['predicted']:.0f} % of the hidden entries' spread; {share}"
 
 
+def _flagged(figures: dict[str, float]) -> str:
+    """How much is flagged. A site with fewer than `min_cell` flags counts none, so a count of none may hide a few."""
+    if figures["flags"] < 1.0:
+        return "few or no entries are flagged"
+    return f"{100.0 * figures['flagged']:.1f} % of the entries are flagged{_ordinary(figures)}"
+
+
 def _ordinary(figures: dict[str, float]) -> str:
     """How many of the flagged entries are expected to be ordinary; that nobody knows where it was not checked."""
     flags = figures["flags"]
-    if flags < 1.0:
-        return ""
     if figures["ordinary_most"] <= 0.0:
         return "; how many of them are ordinary was not checked"
     some, most = (min(figures[name], flags) for name in ("ordinary", "ordinary_most"))

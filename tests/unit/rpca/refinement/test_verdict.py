@@ -121,6 +121,12 @@ def test_what_a_reason_asks_for_is_a_key_of_the_spec(plan: ClosingPlan) -> None:
     assert verdict_of(poor, Outcome.CONVERGED).changes == (f"rank={rank - 1}",)
 
 
+def test_flags_too_few_to_be_counted_are_not_told_as_none(plan: ClosingPlan) -> None:
+    told = verdict_of(_with(plan, flags=0.0, flagged=0.0), Outcome.CONVERGED)
+    assert "; few or no entries are flagged" in told.sentence
+    assert "0.0 %" not in told.sentence
+
+
 def test_a_bound_that_no_rank_can_exceed_is_not_to_be_raised() -> None:
     rng = np.random.default_rng(3)
     M = np.outer([1.0, 2.0, -1.0], rng.standard_normal(400)) + 0.1 * rng.standard_normal((3, 400))
