@@ -28,9 +28,9 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from dcfpca.pki import open_authority
-from tests.support.federation import Federation
-from tests.support.light_site import LightSite, papers_of
-from tests.support.processes import Process
+from tests.support.services.federation import Federation
+from tests.support.services.light_site import LightSite, papers_of
+from tests.support.services.processes import Process
 
 COLUMNS = 2
 

@@ -14,7 +14,7 @@ from aggregator.run import waiting
 from aggregator.run.state import Phase, Run, Status
 from participant.session import Session
 from participant.session import events as heard
-from tests.support import rules, secure_rules, sessions
+from tests.support.runs import rules, secure_rules, sessions
 
 Arrow = tuple[str, str, str]
 Act = Callable[[rules.Machine], object]

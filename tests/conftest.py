@@ -34,7 +34,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def compiled_loops() -> None:
     """The loops in numba's cache, for a test that starts daemons by commands: together they would each compile them."""
-    from tests.support.compiled_loops import load_compiled_loops  # noqa: PLC0415
+    from tests.support.services.compiled_loops import load_compiled_loops  # noqa: PLC0415
 
     load_compiled_loops()
 
@@ -42,7 +42,7 @@ def compiled_loops() -> None:
 @pytest.fixture(scope="session")
 def postgresql() -> Iterator[Any]:
     """A PostgreSQL server, started when the first test wants it."""
-    from tests.support.postgresql import postgresql_server  # noqa: PLC0415  imports what most tests do not need
+    from tests.support.services.postgresql import postgresql_server  # noqa: PLC0415  imports what most tests do not need
 
     with postgresql_server() as server:
         yield server
@@ -52,8 +52,8 @@ def postgresql() -> Iterator[Any]:
 def open_store(request: pytest.FixtureRequest) -> Any:
     """Opens the store of a path: once in SQLite, once in PostgreSQL."""
     from aggregator.store.store import Store  # noqa: PLC0415
-    from tests.support.postgresql import INSTALLED  # noqa: PLC0415
-    from tests.support.stores import PostgresStores  # noqa: PLC0415
+    from tests.support.services.postgresql import INSTALLED  # noqa: PLC0415
+    from tests.support.services.stores import PostgresStores  # noqa: PLC0415
 
     if request.param == "sqlite":
         return Store

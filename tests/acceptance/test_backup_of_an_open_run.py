@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from aggregator.main import app
 from dcfpca.rpca.synthetic import Recipe, generate
-from tests.support.federation import Federation, relative, running_federation
+from tests.support.services.federation import Federation, relative, running_federation
 
 NAMES = ("alpha", "beta", "gamma")
 SPEC: dict[str, Any] = {

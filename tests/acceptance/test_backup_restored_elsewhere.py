@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from dcfpca.rpca.synthetic import Recipe, generate
-from tests.support.federation import Federation, relative
-from tests.support.processes import Process, run_to_end
-from tests.support.proxy import Proxy
+from tests.support.services.federation import Federation, relative
+from tests.support.services.processes import Process, run_to_end
+from tests.support.surroundings.proxy import Proxy
 
 NAMES = ("alpha", "beta", "gamma")
 

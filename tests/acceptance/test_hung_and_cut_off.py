@@ -12,8 +12,8 @@ import pytest
 
 from dcfpca.rpca.synthetic import Recipe, generate
 from dcfpca.wire.constants import CHUNK_BYTES
-from tests.support.federation import Federation, relative, running_federation
-from tests.support.proxy import Proxy
+from tests.support.services.federation import Federation, relative, running_federation
+from tests.support.surroundings.proxy import Proxy
 
 NAMES = ("alpha", "beta", "delta", "gamma")
 

@@ -20,8 +20,8 @@ from dcfpca.errors import DcfpcaError
 from dcfpca.rpca.method import FloatArray
 from dcfpca.rpca.synthetic import Recipe, generate
 from dcfpca.spec import parse_spec
-from tests.support.federation import Federation, relative, running_federation
-from tests.support.processes import PATIENCE
+from tests.support.services.federation import Federation, relative, running_federation
+from tests.support.services.processes import PATIENCE
 
 NAMES = ("alpha", "beta", "gamma")
 PHASES = ("advertising", "sharing", "uploading", "summing")

@@ -15,9 +15,9 @@ import pytest
 
 from dcfpca.rpca.synthetic import Recipe, generate
 from participant.state.ledger import PRIVACY_CHARGE, Ledger
-from tests.support.federation import Federation, running_federation
-from tests.support.mortal_site import DIES_AT, DIES_OF, FAILED
-from tests.support.processes import PATIENCE, Process
+from tests.support.services.federation import Federation, running_federation
+from tests.support.services.mortal_site import DIES_AT, DIES_OF, FAILED
+from tests.support.services.processes import PATIENCE, Process
 
 NAMES = ("alpha", "beta", "gamma")
 MORTAL = "alpha"
@@ -49,7 +49,7 @@ def start_mortal(federation: Federation, last: int, error: int) -> Process:
     os.environ |= {DIES_AT: str(last), DIES_OF: str(error)}
     try:
         process = Process(
-            "tests.support.mortal_site", ["serve", "--config", str(config)], federation.root / f"{MORTAL}.log"
+            "tests.support.services.mortal_site", ["serve", "--config", str(config)], federation.root / f"{MORTAL}.log"
         )
     finally:
         del os.environ[DIES_AT], os.environ[DIES_OF]

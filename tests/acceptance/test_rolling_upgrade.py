@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.support.federation import Federation, relative, running_federation
-from tests.support.processes import Process
+from tests.support.services.federation import Federation, relative, running_federation
+from tests.support.services.processes import Process
 
 pytestmark = pytest.mark.slow
 
@@ -23,7 +23,7 @@ def replace_software(federation: Federation, name: str, version: str) -> None:
     if name == "agg":
         module, config = "aggregator.main", federation.aggregator_config()
     arguments = [module, version, "serve", "--config", str(config)]
-    process = Process("tests.support.other_version", arguments, federation.root / f"{name}.log", fresh=True)
+    process = Process("tests.support.services.other_version", arguments, federation.root / f"{name}.log", fresh=True)
     federation.processes[name] = process
     process.await_action("serving" if name == "agg" else "connected")
 

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from dcfpca.rpca.synthetic import Recipe, generate
-from tests.support.federation import Federation, relative, running_federation
+from tests.support.services.federation import Federation, relative, running_federation
 
 NAMES = ("alpha", "beta", "gamma")
 ROUNDS = int(os.environ.get("DCFPCA_SOAK_ROUNDS", "24"))

@@ -16,11 +16,11 @@ from aggregator.rpc.health_client import probe
 from dcfpca.doctor import Level, worst
 from dcfpca.doctor.checks import check_aggregators
 from dcfpca.errors import DcfpcaError, Unreachable
-from tests.support.federation import relative
-from tests.support.postgresql import Server, needs_postgresql
-from tests.support.processes import Process
-from tests.support.proxy import Proxy
-from tests.support.standby_pair import StandbyPair
+from tests.support.services.federation import relative
+from tests.support.services.postgresql import Server, needs_postgresql
+from tests.support.services.processes import Process
+from tests.support.services.standby_pair import StandbyPair
+from tests.support.surroundings.proxy import Proxy
 
 pytestmark = [pytest.mark.slow, needs_postgresql]
 

@@ -14,9 +14,9 @@ import pytest
 from google.protobuf.message import DecodeError
 
 from dcfpca.errors import DcfpcaError
-from tests.support import decoders_of_files, decoders_of_messages
-from tests.support.damage import damaged
-from tests.support.decoding import Decoder
+from tests.support.hostile.damage import damaged
+from tests.support.inputs import decoders_of_files, decoders_of_messages
+from tests.support.inputs.decoding import Decoder
 
 CASES = int(os.environ.get("DCFPCA_FUZZ_CASES", "120"))
 SEED = int(os.environ.get("DCFPCA_FUZZ_SEED", "1"))

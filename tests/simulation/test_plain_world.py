@@ -19,8 +19,8 @@ from aggregator.run.state import Status
 from dcfpca.run_references import AttemptRef
 from dcfpca.spec import RunSpec, parse_spec
 from dcfpca.v1 import rounds_pb2 as pb
-from tests.support.simulated_aggregator import SimulatedAggregator
-from tests.support.simulated_site import SimulatedSite
+from tests.support.runs.simulated_aggregator import SimulatedAggregator
+from tests.support.runs.simulated_site import SimulatedSite
 
 NAMES = ("ann", "bob", "cem", "dag")
 ROWS = 3

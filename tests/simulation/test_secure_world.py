@@ -31,7 +31,7 @@ from dcfpca.wire import round_messages
 from dcfpca.wire.receipt import Fate
 from dcfpca.wire.tensors import digested, message_from
 from participant.wire_codec import announcement_of
-from tests.support.secagg import identity_of, verify
+from tests.support.runs.secagg import identity_of, verify
 
 NAMES = ("ann", "bob", "cem")
 SPEC = parse_spec(

@@ -20,7 +20,7 @@ from dcfpca.v1 import admin_pb2
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1.rounds_pb2_grpc import RoundServiceStub
 from dcfpca.wire.round_messages import consent_bytes
-from tests.support.service import Service, service
+from tests.support.services.service import Service, service
 
 SPEC = parse_spec({"rows": 4, "rank": 1, "participants": ("ann", "bob", "cem"), "enrol_seconds": 600})
 

@@ -13,8 +13,8 @@ from dcfpca.cli.main import main
 from dcfpca.rpca.synthetic import Recipe, generate
 from dcfpca.scaffold.local_consortium import free_ports
 from participant.main import main as participant_main
-from tests.support.browser import CHROMIUM, WHY_NOT, Browser, Page, chromium
-from tests.support.federation import Federation
+from tests.support.services.federation import Federation
+from tests.support.surroundings.browser import CHROMIUM, WHY_NOT, Browser, Page, chromium
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not CHROMIUM, reason=WHY_NOT)]
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from dcfpca.v1 import rounds_pb2 as pb
 from tests.integration.aggregator.test_upload_turns import NAMES, PATIENCE, enrol, propose, update
-from tests.support.service import service
+from tests.support.services.service import service
 
 
 async def test_streams_are_woken_once_a_round_and_its_updates_are_deleted(tmp_path: Path) -> None:

@@ -29,8 +29,8 @@ from dcfpca.wire.constants import PROTOCOL
 from dcfpca.wire.round_messages import consent_bytes
 from dcfpca.wire.tensors import digested, header_of, message_from
 from participant.wire_codec import announcement_of
-from tests.support.secure_site import WaitingSite
-from tests.support.service import Service, service
+from tests.support.services.secure_site import WaitingSite
+from tests.support.services.service import Service, service
 
 NAMES = ("ann", "bob", "cem", "dag")
 ROWS = 6

@@ -26,7 +26,7 @@ from tests.integration.aggregator.test_upload_turns import (
     ready_to_upload,
     update,
 )
-from tests.support.service import Service, service
+from tests.support.services.service import Service, service
 
 
 class Whole(Bare):

@@ -27,9 +27,9 @@ from dcfpca.wire.constants import PROTOCOL
 from dcfpca.wire.round_messages import consent_bytes
 from dcfpca.wire.tensors import chunks, header_of
 from participant.link import Link
-from tests.support.federation import relative
-from tests.support.honest import honest_sites
-from tests.support.service import Service, service
+from tests.support.services.federation import relative
+from tests.support.services.honest import honest_sites
+from tests.support.services.service import Service, service
 
 PATIENCE = 20.0
 NAMES = ("ann", "bob")

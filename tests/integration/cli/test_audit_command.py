@@ -15,8 +15,8 @@ from dcfpca.cli.main import command_tree, main
 from dcfpca.identity import Role
 from dcfpca.pki import SiteFiles
 from dcfpca.v1 import admin_pb2
-from tests.support.federation import to_toml
-from tests.support.service import Service, service
+from tests.support.services.federation import to_toml
+from tests.support.services.service import Service, service
 
 SPEC = b'{"rows": 4, "rank": 1, "participants": ["ann", "bob", "cem"], "enrol_seconds": 600}'
 

@@ -11,7 +11,7 @@ import pytest
 
 from dcfpca.cli.main import main
 from dcfpca.spec import parse_spec
-from tests.support.federation import Federation, running_federation
+from tests.support.services.federation import Federation, running_federation
 
 pytestmark = pytest.mark.slow
 

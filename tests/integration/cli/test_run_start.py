@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.integration.cli.test_restart import SITES, command
-from tests.support.federation import Federation, running_federation
+from tests.support.services.federation import Federation, running_federation
 
 pytestmark = pytest.mark.slow
 

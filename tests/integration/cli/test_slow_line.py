@@ -10,8 +10,8 @@ import pytest
 from dcfpca.identity import Role
 from dcfpca.operator.connection import ConnectionSettings, connected
 from dcfpca.wire.addresses import Address, TlsFiles
-from tests.support.proxy import Proxy
-from tests.support.service import service
+from tests.support.services.service import service
+from tests.support.surroundings.proxy import Proxy
 
 
 def _count_runs(settings: ConnectionSettings) -> int:

@@ -21,7 +21,7 @@ from dcfpca.identity import Role, fingerprint
 from dcfpca.operator.connection import ConnectionSettings
 from dcfpca.pki import SiteFiles, create_authority, issue_credentials, load_credentials
 from dcfpca.wire.addresses import Address, TlsFiles
-from tests.support.service import Service, service
+from tests.support.services.service import Service, service
 
 
 def _files(files: SiteFiles) -> TlsFiles:

@@ -16,7 +16,7 @@ from dcfpca.rpca.synthetic import Problem, Recipe, generate
 from dcfpca.secagg.column_sets import KEY_BYTES
 from dcfpca.spec import parse_spec
 from participant.state.column_sets import KEY_NAME
-from tests.support.federation import Federation, relative
+from tests.support.services.federation import Federation, relative
 
 NAMES = ("alpha", "beta", "gamma")
 ROWS, RANK = 24, 2

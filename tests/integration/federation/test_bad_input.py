@@ -18,7 +18,7 @@ from dcfpca.pki import create_authority, issue_credentials
 from dcfpca.text.command_runner import FAILED, MISUSED
 from participant.main import main as participant_main
 from participant.policy import ABOUT_DATA
-from tests.support.federation import Federation
+from tests.support.services.federation import Federation
 
 NAMES = ("alpha", "beta", "gamma")
 ROWS = 8

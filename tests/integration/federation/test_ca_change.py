@@ -13,7 +13,7 @@ from dcfpca.identity import Role
 from dcfpca.pki import Authority, create_authority, issue_credentials
 from dcfpca.pki.ca_directory import list_records, revoke_certificates
 from dcfpca.rpca.synthetic import Recipe, generate
-from tests.support.federation import Federation
+from tests.support.services.federation import Federation
 
 NAMES = ("alpha", "beta", "gamma")
 # More rounds than there is time for: the run goes on for as long as the change takes.

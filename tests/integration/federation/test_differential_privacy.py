@@ -11,7 +11,7 @@ import pytest
 
 from dcfpca.rpca.method import FloatArray
 from participant.state.store import Store
-from tests.support.federation import Federation, running_federation
+from tests.support.services.federation import Federation, running_federation
 
 pytestmark = pytest.mark.slow
 NAMES = ("alpha", "beta", "gamma")

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.support.federation import Federation, running_federation
-from tests.support.small_disk import fill, small_disk
+from tests.support.services.federation import Federation, running_federation
+from tests.support.surroundings.small_disk import fill, small_disk
 
 NAMES = ("a", "b", "c")
 SPEC = {

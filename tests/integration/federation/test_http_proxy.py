@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from dcfpca.identity import Role
-from tests.support.connect_proxy import ConnectProxy
-from tests.support.federation import Federation
-from tests.support.processes import run_to_end
+from tests.support.services.federation import Federation
+from tests.support.services.processes import run_to_end
+from tests.support.surroundings.connect_proxy import ConnectProxy
 
 HIDDEN = "aggregator.hidden.invalid"
 LOGIN = "site:se cret@1"

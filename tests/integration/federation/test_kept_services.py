@@ -21,7 +21,7 @@ from dcfpca.cli.run_results import verify_audit_log
 from participant.results.reading import load_model, read_manifests
 from participant.state.ledger import verify
 from participant.state.store import Store
-from tests.support.federation import Federation
+from tests.support.services.federation import Federation
 
 KEPT = Path(__file__).parents[2] / "vectors" / "kept-services"
 SECURE, CLOSED = "20261118-8d7e4659", "20261118-2773ea14"

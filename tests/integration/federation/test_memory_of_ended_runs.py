@@ -34,8 +34,8 @@ from dcfpca.wire.constants import PROTOCOL
 from dcfpca.wire.round_messages import consent_bytes
 from participant.driver import RunDriver
 from participant.session import Session
-from tests.support.honest import honest_sites
-from tests.support.service import service
+from tests.support.services.honest import honest_sites
+from tests.support.services.service import service
 
 pytestmark = pytest.mark.slow
 NAMES = ("ann", "bob", "cem")

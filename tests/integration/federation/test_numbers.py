@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dcfpca.rpca.synthetic import paper_problem
-from tests.support.federation import Federation
+from tests.support.services.federation import Federation
 
 SITES = tuple(f"site-{index}" for index in range(5))
 

@@ -17,7 +17,7 @@ from dcfpca.identity import Role
 from dcfpca.pki import SiteFiles
 from dcfpca.rpca.synthetic import Recipe, generate
 from dcfpca.v1 import admin_pb2, rounds_pb2
-from tests.support.federation import Federation
+from tests.support.services.federation import Federation
 
 pytestmark = pytest.mark.slow
 NAMES = ("alpha", "beta", "gamma", "hidden")

@@ -18,9 +18,9 @@ from dcfpca.secagg import BlockLayout, RunTerms
 from dcfpca.spec import parse_spec
 from dcfpca.terms import Terms
 from dcfpca.v1 import admin_pb2 as pb
-from tests.support.honest import honest_sites
-from tests.support.processes import PATIENCE
-from tests.support.service import service
+from tests.support.services.honest import honest_sites
+from tests.support.services.processes import PATIENCE
+from tests.support.services.service import service
 
 SITES = ("ann", "bob", "cem")
 MADE_ONCE = (Terms, Method, Stage, Layout, BlockLayout, RunTerms)

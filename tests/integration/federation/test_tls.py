@@ -22,7 +22,7 @@ from dcfpca.v1.rounds_pb2_grpc import RoundServiceStub
 from dcfpca.wire.addresses import Address
 from dcfpca.wire.constants import PROTOCOL
 from participant.link import Link
-from tests.support.service import CHANNEL_OPTIONS, Service, service
+from tests.support.services.service import CHANNEL_OPTIONS, Service, service
 
 HELLO = rounds_pb2.SubscribeRequest(protocol=PROTOCOL, software="test", rows=4)
 PATIENCE = 10.0

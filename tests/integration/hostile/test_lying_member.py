@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.count_cells import patients
-from tests.support.federation import Federation, relative
-from tests.support.lying_member import LIE
+from tests.support.hostile.count_cells import patients
+from tests.support.hostile.lying_member import LIE
+from tests.support.services.federation import Federation, relative
 
 pytestmark = pytest.mark.slow
 HONEST, LIAR = ("ann", "bob"), "mallory"
@@ -28,7 +28,7 @@ def with_liar(root: Path, lie: str, monkeypatch: pytest.MonkeyPatch) -> Iterator
         federation.start_sites(HONEST)
         (root / "sites" / LIAR / "state").mkdir(mode=0o700)
         monkeypatch.setenv(LIE, lie)
-        federation.start_as(LIAR, "tests.support.lying_member").await_action("connected")
+        federation.start_as(LIAR, "tests.support.hostile.lying_member").await_action("connected")
         yield federation
 
 

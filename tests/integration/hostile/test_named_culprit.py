@@ -18,9 +18,9 @@ from dcfpca.v1 import admin_pb2 as admin
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
 from dcfpca.wire import round_messages
-from tests.support.honest import honest_sites
-from tests.support.secure_site import WaitingSite
-from tests.support.service import Service, service
+from tests.support.services.honest import honest_sites
+from tests.support.services.secure_site import WaitingSite
+from tests.support.services.service import Service, service
 
 HONEST, CULPRIT = ("ann", "bob", "cem"), "mallory"
 ROWS = 6

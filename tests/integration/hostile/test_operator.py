@@ -12,7 +12,7 @@ import pytest
 
 from dcfpca.rpca.synthetic import Recipe, generate
 from dcfpca.spec import parse_spec
-from tests.support.federation import Federation, running_federation
+from tests.support.services.federation import Federation, running_federation
 
 pytestmark = pytest.mark.slow
 NAMES = ("alpha", "beta", "gamma")

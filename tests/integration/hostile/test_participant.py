@@ -31,11 +31,11 @@ from dcfpca.v1 import admin_pb2, types_pb2
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1.rounds_pb2_grpc import RoundServiceStub
 from dcfpca.wire.round_messages import consent_bytes, update_dtype
-from tests.support.federation import relative
-from tests.support.honest import honest_sites
-from tests.support.hostile_calls import PATIENCE, attack, failures_told, is_defect, memory_kib
-from tests.support.hostile_messages import OPERATORS, Scene, Tape, case
-from tests.support.service import Service, service
+from tests.support.hostile.hostile_calls import PATIENCE, attack, failures_told, is_defect, memory_kib
+from tests.support.hostile.hostile_messages import OPERATORS, Scene, Tape, case
+from tests.support.services.federation import relative
+from tests.support.services.honest import honest_sites
+from tests.support.services.service import Service, service
 
 HONEST = ("ann", "bob", "cem")
 HOSTILE = "mallory"

@@ -18,8 +18,8 @@ from dcfpca.pki import Credentials, key_mark, serial_mark
 from dcfpca.v1 import admin_pb2, rounds_pb2
 from dcfpca.v1.rounds_pb2_grpc import RoundServiceStub
 from dcfpca.wire.constants import PROTOCOL
-from tests.support.certificates import twisted_pem
-from tests.support.service import Service, service
+from tests.support.hostile.certificates import twisted_pem
+from tests.support.services.service import Service, service
 
 HELLO = rounds_pb2.SubscribeRequest(protocol=PROTOCOL, software="test", rows=4)
 

@@ -21,7 +21,7 @@ from dcfpca.v1 import admin_pb2, rounds_pb2
 from dcfpca.v1.admin_pb2_grpc import AdminServiceStub
 from dcfpca.v1.rounds_pb2_grpc import RoundServiceStub
 from dcfpca.wire.constants import PROTOCOL
-from tests.support.service import Service, service
+from tests.support.services.service import Service, service
 
 PATIENCE = 20.0
 HELLO = rounds_pb2.SubscribeRequest(protocol=PROTOCOL, software="test", rows=4)

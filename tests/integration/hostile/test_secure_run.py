@@ -25,12 +25,12 @@ from dcfpca.rpca.column_blocks import ArrayColumns
 from dcfpca.rpca.simulate import simulate
 from dcfpca.spec import RunSpec, parse_spec
 from dcfpca.v1 import admin_pb2, types_pb2
-from tests.support.federation import relative
-from tests.support.honest import honest_sites
-from tests.support.hostile_calls import attack, failures_told, is_defect, memory_kib
-from tests.support.hostile_messages import Scene
-from tests.support.mutation import SaidMessages
-from tests.support.service import Service, service
+from tests.support.hostile.hostile_calls import attack, failures_told, is_defect, memory_kib
+from tests.support.hostile.hostile_messages import Scene
+from tests.support.hostile.mutation import SaidMessages
+from tests.support.services.federation import relative
+from tests.support.services.honest import honest_sites
+from tests.support.services.service import Service, service
 
 NAMES = ("ann", "bob", "cem", "mallory")
 HOSTILE = "mallory"

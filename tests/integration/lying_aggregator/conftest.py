@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.attacked_sites import attacked_sites
-from tests.support.lying_aggregator import LyingAggregator
+from tests.support.hostile.attacked_sites import attacked_sites
+from tests.support.hostile.lying_aggregator import LyingAggregator
 
 
 @pytest.fixture(scope="module")

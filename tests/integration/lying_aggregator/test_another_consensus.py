@@ -12,7 +12,7 @@ from dcfpca.rpca.subspace.round_plan import PLAN_SCALARS
 from dcfpca.secagg.fixed_point import decode, encode, lifted
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.wire import round_messages as wire
-from tests.support.attacked_sites import (
+from tests.support.hostile.attacked_sites import (
     NAMES,
     OTHERS,
     VICTIM,
@@ -23,9 +23,9 @@ from tests.support.attacked_sites import (
     sent_answers,
     with_broadcast,
 )
-from tests.support.lying_aggregator import LyingAggregator
-from tests.support.played_run import changed
-from tests.support.secure_play import FixedCohortPlay
+from tests.support.hostile.lying_aggregator import LyingAggregator
+from tests.support.hostile.played_run import changed
+from tests.support.hostile.secure_play import FixedCohortPlay
 
 
 def huge_scales(consensus: Consensus) -> Consensus:

@@ -10,9 +10,9 @@ import pytest
 
 from dcfpca.rpca.method import FloatArray
 from participant.policy import ABOUT_DATA
-from tests.support.attacked_sites import NAMES, OTHERS, VICTIM, Watch, attacked_sites, begun
-from tests.support.lying_aggregator import LyingAggregator, run_of
-from tests.support.secure_play import FixedCohortPlay
+from tests.support.hostile.attacked_sites import NAMES, OTHERS, VICTIM, Watch, attacked_sites, begun
+from tests.support.hostile.lying_aggregator import LyingAggregator, run_of
+from tests.support.hostile.secure_play import FixedCohortPlay
 
 FEWEST = 5
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dcfpca.v1 import rounds_pb2 as pb
-from tests.support.attacked_sites import (
+from tests.support.hostile.attacked_sites import (
     NAMES,
     OTHERS,
     VICTIM,
@@ -17,9 +17,9 @@ from tests.support.attacked_sites import (
     sent_answers,
     settled,
 )
-from tests.support.lying_aggregator import LyingAggregator, run_of
-from tests.support.played_run import changed
-from tests.support.secure_play import FixedCohortPlay
+from tests.support.hostile.lying_aggregator import LyingAggregator, run_of
+from tests.support.hostile.played_run import changed
+from tests.support.hostile.secure_play import FixedCohortPlay
 
 
 @pytest.mark.parametrize("status", ["finished", "aborted", "failed"])

@@ -10,11 +10,11 @@ import pytest
 
 from dcfpca.rpca.method import Consensus, TensorMessage
 from dcfpca.rpca.refinement.closing_plan import CLOSING
-from tests.support.attacked_sites import Watch, with_broadcast
-from tests.support.count_cells import patients
-from tests.support.federation import Federation
-from tests.support.lying_aggregator import LyingAggregator
-from tests.support.secure_play import FixedCohortPlay
+from tests.support.hostile.attacked_sites import Watch, with_broadcast
+from tests.support.hostile.count_cells import patients
+from tests.support.hostile.lying_aggregator import LyingAggregator
+from tests.support.hostile.secure_play import FixedCohortPlay
+from tests.support.services.federation import Federation
 
 NAMES = ("ann", "bob", "cem")
 WIDTH = 4

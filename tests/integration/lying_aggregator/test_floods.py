@@ -7,9 +7,9 @@ import time
 import pytest
 
 from dcfpca.v1 import rounds_pb2 as pb
-from tests.support.attacked_sites import VICTIM, Watch, begun
-from tests.support.lying_aggregator import LyingAggregator
-from tests.support.played_run import changed
+from tests.support.hostile.attacked_sites import VICTIM, Watch, begun
+from tests.support.hostile.lying_aggregator import LyingAggregator
+from tests.support.hostile.played_run import changed
 
 pytestmark = pytest.mark.slow
 GROWTH_KIB = 24 << 10

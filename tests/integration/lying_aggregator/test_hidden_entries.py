@@ -14,9 +14,9 @@ from dcfpca.rpca.method import FloatArray, TensorMessage
 from dcfpca.rpca.refinement.closing_plan import REFINE, ClosingPlan
 from dcfpca.rpca.refinement.hidden_entries import SECOND, column_keys, numpy_mark_hidden
 from dcfpca.rpca.refinement.noise_scale import RESIDUAL_BINS
-from tests.support.federation import Federation
-from tests.support.lying_aggregator import LyingAggregator
-from tests.support.secure_play import FixedCohortPlay
+from tests.support.hostile.lying_aggregator import LyingAggregator
+from tests.support.hostile.secure_play import FixedCohortPlay
+from tests.support.services.federation import Federation
 
 NAMES = ("ann", "bob", "cem")
 ROWS, EACH, WIDTH = 40, 25, 2

@@ -10,7 +10,7 @@ import pytest
 from dcfpca.rpca.method import TensorMessage
 from dcfpca.secagg.messages import members_in_turn
 from dcfpca.wire.constants import SMALL_SUM
-from tests.support.attacked_sites import (
+from tests.support.hostile.attacked_sites import (
     NAMES,
     RANK,
     Watch,
@@ -20,7 +20,7 @@ from tests.support.attacked_sites import (
     sent_answers,
     with_broadcast,
 )
-from tests.support.lying_aggregator import LyingAggregator
+from tests.support.hostile.lying_aggregator import LyingAggregator
 
 ROWS = SMALL_SUM // (8 * RANK) + 1
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from dcfpca.rpca.subspace.round_plan import RoundPlan
 from dcfpca.v1 import rounds_pb2 as pb
-from tests.support.attacked_sites import NAMES, VICTIM, Watch, begun, refused, with_broadcast
-from tests.support.lying_aggregator import LyingAggregator
-from tests.support.played_run import changed
-from tests.support.secure_play import FixedCohortPlay, with_lift
+from tests.support.hostile.attacked_sites import NAMES, VICTIM, Watch, begun, refused, with_broadcast
+from tests.support.hostile.lying_aggregator import LyingAggregator
+from tests.support.hostile.played_run import changed
+from tests.support.hostile.secure_play import FixedCohortPlay, with_lift
 
 
 def test_no_bound_is_stated_in_a_whole_run(liar: LyingAggregator) -> None:

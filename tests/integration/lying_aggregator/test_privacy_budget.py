@@ -15,9 +15,9 @@ from dcfpca.spec import spec_digest
 from dcfpca.v1 import rounds_pb2 as pb
 from participant.state.ledger import PRIVACY_CHARGE, PRIVACY_RETURN, Entry, verify
 from participant.state.store import Store
-from tests.support.attacked_sites import NAMES, Watch, attacked_sites, begun, refused, settled
-from tests.support.lying_aggregator import LyingAggregator
-from tests.support.secure_play import FixedCohortPlay
+from tests.support.hostile.attacked_sites import NAMES, Watch, attacked_sites, begun, refused, settled
+from tests.support.hostile.lying_aggregator import LyingAggregator
+from tests.support.hostile.secure_play import FixedCohortPlay
 
 LIMIT = 1.5
 

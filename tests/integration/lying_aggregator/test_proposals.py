@@ -12,12 +12,12 @@ import pytest
 from dcfpca.method_memory import encode_memory, memory_digest
 from dcfpca.methods import method_of
 from participant.policy import ABOUT_DATA
-from tests.support.attacked_sites import NAMES, SOON, Watch, await_results, begun, refused
-from tests.support.federation import Federation
-from tests.support.lying_aggregator import LyingAggregator, run_of
-from tests.support.played_run import PlayedRun, changed
-from tests.support.processes import Line
-from tests.support.secure_play import FixedCohortPlay
+from tests.support.hostile.attacked_sites import NAMES, SOON, Watch, await_results, begun, refused
+from tests.support.hostile.lying_aggregator import LyingAggregator, run_of
+from tests.support.hostile.played_run import PlayedRun, changed
+from tests.support.hostile.secure_play import FixedCohortPlay
+from tests.support.services.federation import Federation
+from tests.support.services.processes import Line
 
 
 def verified(liar: LyingAggregator) -> FixedCohortPlay:

@@ -11,7 +11,7 @@ import pytest
 
 from dcfpca.secagg.errors import LostState
 from dcfpca.secagg.state import NOTHING, SiteState, Step, from_record, to_record
-from tests.support.attacked_sites import (
+from tests.support.hostile.attacked_sites import (
     NAMES,
     OTHERS,
     VICTIM,
@@ -23,9 +23,9 @@ from tests.support.attacked_sites import (
     settled,
     state_of,
 )
-from tests.support.lying_aggregator import Heard, LyingAggregator, run_of
-from tests.support.played_run import changed
-from tests.support.secure_play import FixedCohortPlay
+from tests.support.hostile.lying_aggregator import Heard, LyingAggregator, run_of
+from tests.support.hostile.played_run import changed
+from tests.support.hostile.secure_play import FixedCohortPlay
 
 pytestmark = pytest.mark.slow
 

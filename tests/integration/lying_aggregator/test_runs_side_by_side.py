@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dcfpca.v1 import rounds_pb2 as pb
-from tests.support.attacked_sites import NAMES, OTHERS, VICTIM, restart, settled
-from tests.support.lying_aggregator import Heard, LyingAggregator
-from tests.support.secure_play import FixedCohortPlay
+from tests.support.hostile.attacked_sites import NAMES, OTHERS, VICTIM, restart, settled
+from tests.support.hostile.lying_aggregator import Heard, LyingAggregator
+from tests.support.hostile.secure_play import FixedCohortPlay
 
 
 def test_of_two_runs_set_up_side_by_side_the_one_without_a_site_gets_no_key(liar: LyingAggregator) -> None:

@@ -11,9 +11,9 @@ from dcfpca.secagg import Roster, SealedShare, shares_for
 from dcfpca.secagg.keys import KEM_BYTES
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.wire import round_messages as wire
-from tests.support.attacked_sites import NAMES, OTHERS, VICTIM, Watch, begun, refused
-from tests.support.lying_aggregator import LyingAggregator
-from tests.support.secure_play import FixedCohortPlay
+from tests.support.hostile.attacked_sites import NAMES, OTHERS, VICTIM, Watch, begun, refused
+from tests.support.hostile.lying_aggregator import LyingAggregator
+from tests.support.hostile.secure_play import FixedCohortPlay
 
 Shares = list[SealedShare]
 Lie = Callable[[Shares, Shares, Shares], Shares]

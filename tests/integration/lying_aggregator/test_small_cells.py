@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from dcfpca.rpca.method import TensorMessage
-from tests.support.count_cells import few_in_a_cell, patients
-from tests.support.federation import Federation
-from tests.support.lying_aggregator import LyingAggregator
-from tests.support.secure_play import FixedCohortPlay
+from tests.support.hostile.count_cells import few_in_a_cell, patients
+from tests.support.hostile.lying_aggregator import LyingAggregator
+from tests.support.hostile.secure_play import FixedCohortPlay
+from tests.support.services.federation import Federation
 
 NAMES = ("ann", "bob", "cem")
 

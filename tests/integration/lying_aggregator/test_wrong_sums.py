@@ -20,7 +20,7 @@ from dcfpca.secagg.messages import opening_digest
 from dcfpca.secagg.set_up import roster_digest
 from dcfpca.v1 import rounds_pb2 as pb
 from participant.state.ledger import EVIDENCE, Ledger
-from tests.support.attacked_sites import (
+from tests.support.hostile.attacked_sites import (
     NAMES,
     Watch,
     at_round,
@@ -31,9 +31,9 @@ from tests.support.attacked_sites import (
     state_of,
     with_broadcast,
 )
-from tests.support.lying_aggregator import LyingAggregator
-from tests.support.played_run import changed
-from tests.support.secure_play import FixedCohortPlay
+from tests.support.hostile.lying_aggregator import LyingAggregator
+from tests.support.hostile.played_run import changed
+from tests.support.hostile.secure_play import FixedCohortPlay
 
 
 def forged(run: FixedCohortPlay, opened: pb.RoundOpened, total: OpenedSum, place: int, by: int) -> OpenedSum:

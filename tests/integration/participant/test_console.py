@@ -19,8 +19,8 @@ from participant.findings.worklist import matching, read_worklist
 from participant.main import main
 from participant.state.ledger import verify
 from participant.state.store import Store
-from tests.support.browser import CHROMIUM, WHY_NOT, Browser, Page, chromium
-from tests.support.console_site import PLANTED, make_site, patients, running_console, write_run
+from tests.support.inputs.console_site import PLANTED, make_site, patients, running_console, write_run
+from tests.support.surroundings.browser import CHROMIUM, WHY_NOT, Browser, Page, chromium
 
 pytestmark = pytest.mark.slow
 needs_browser = pytest.mark.skipif(not CHROMIUM, reason=WHY_NOT)

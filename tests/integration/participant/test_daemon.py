@@ -17,8 +17,8 @@ from dcfpca.rpca.synthetic import Recipe, generate
 from dcfpca.spec import parse_spec
 from participant.state.ledger import verify
 from participant.state.store import Store
-from tests.support.federation import Federation, relative, running_federation
-from tests.support.processes import Process
+from tests.support.services.federation import Federation, relative, running_federation
+from tests.support.services.processes import Process
 
 NAMES = ("alpha", "beta", "gamma")
 ROWS, RANK = 24, 2
@@ -114,7 +114,7 @@ def test_a_second_daemon_with_the_same_certificate_ends_with_a_sentence(federati
     config = (home / "participant.toml").read_text().replace('dir = "state"', 'dir = "other-state"')
     (home / "twin.toml").write_text(config)
     twin = Process(
-        "tests.support.impatient", ["serve", "--config", str(home / "twin.toml")], federation.root / "twin.log"
+        "tests.support.services.impatient", ["serve", "--config", str(home / "twin.toml")], federation.root / "twin.log"
     )
     assert twin.wait(60) == 1
     assert "error: another daemon with this participant's certificate is connected" in twin.text()

@@ -27,9 +27,9 @@ from dcfpca.scaffold.local_consortium import (
 from participant.findings.decisions import known_decisions
 from participant.main import main
 from tests.integration.participant.test_console import await_answer, tab_to, write
-from tests.support.browser import CHROMIUM, WHY_NOT, Browser, Page, chromium
-from tests.support.console_site import running_console
-from tests.support.trial_tables import ERRORS, FEATURES, SITES, patients, write_table, wrong
+from tests.support.inputs.console_site import running_console
+from tests.support.inputs.trial_tables import ERRORS, FEATURES, SITES, patients, write_table, wrong
+from tests.support.surroundings.browser import CHROMIUM, WHY_NOT, Browser, Page, chromium
 
 pytestmark = [
     pytest.mark.slow,

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.support.federation import Federation
-from tests.support.processes import Process
+from tests.support.services.federation import Federation
+from tests.support.services.processes import Process
 
 ENHANCE_YOUR_CALM = 11  # the error code of HTTP/2
 # The library complains of a handshake that fails, on either side of the connection.

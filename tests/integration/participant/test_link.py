@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from dcfpca.rpca.synthetic import Recipe, generate
-from tests.support.federation import Federation, relative
+from tests.support.services.federation import Federation, relative
 
 NAMES = ("alpha", "beta", "gamma")
 

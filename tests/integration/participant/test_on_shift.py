@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dcfpca.rpca.method import FloatArray
-from tests.support.federation import Federation
+from tests.support.services.federation import Federation
 
 NAMES = ("alpha", "beta", "gamma")
 FEATURES = ("age", "glucose", "weight", "pulse")

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from participant.peer_verifier import FILE
-from tests.support.federation import Federation
+from tests.support.services.federation import Federation
 
 
 def test_a_site_keeps_the_list_that_the_aggregator_has(tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from participant.commands.results import build_report
-from tests.support.browser import CHROMIUM, WHY_NOT, Browser, chromium
-from tests.support.site_report import manifest, site_with
+from tests.support.inputs.site_report import manifest, site_with
+from tests.support.surroundings.browser import CHROMIUM, WHY_NOT, Browser, chromium
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not CHROMIUM, reason=WHY_NOT)]
 SHOWN = "[...document.querySelectorAll('.card h3')].filter((h) => h.offsetHeight).map((h) => h.innerText)"

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.notebooks import as_program, read_notebook
 from tests.support.paths import ROOT
+from tests.support.surroundings.notebooks import as_program, read_notebook
 
 EXAMPLES = ROOT / "examples"
 FEDERATION_SECONDS = 400

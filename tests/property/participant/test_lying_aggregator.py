@@ -36,12 +36,12 @@ from dcfpca.wire.round_messages import misfit_to_wire, ref_to_wire
 from dcfpca.wire.tensors import header_of, message_bytes
 from participant import wire_codec
 from participant.session import events
-from tests.support.conspirator_roots import ConspiratorRoots
-from tests.support.lying_scripts import play
-from tests.support.mask_elimination import check_one_answer_per_round_and_mask, check_only_whole_sums_are_free
-from tests.support.recorded_session import RecordedSession, Sent
-from tests.support.secagg import site_names
-from tests.support.secure_relay import begin
+from tests.support.hostile.conspirator_roots import ConspiratorRoots
+from tests.support.hostile.lying_scripts import play
+from tests.support.hostile.mask_elimination import check_one_answer_per_round_and_mask, check_only_whole_sums_are_free
+from tests.support.runs.recorded_session import RecordedSession, Sent
+from tests.support.runs.secagg import site_names
+from tests.support.runs.secure_relay import begin
 
 MEMBERS, MOST_CONSPIRATORS, ROWS = 5, 3, 4
 COHORT = site_names(MEMBERS)

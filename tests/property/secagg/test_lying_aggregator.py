@@ -32,15 +32,15 @@ from dcfpca.secagg.errors import SecureSumRefusal
 from dcfpca.secagg.fixed_point import FloatArray, RingArray, decode, from_ring, lifted
 from dcfpca.secagg.messages import consensus_digest
 from dcfpca.secagg.state import Step
-from tests.support.conspirator_roots import ConspiratorRoots
-from tests.support.lying_scripts import play
-from tests.support.mask_elimination import (
+from tests.support.hostile.conspirator_roots import ConspiratorRoots
+from tests.support.hostile.lying_scripts import play
+from tests.support.hostile.mask_elimination import (
     check_one_answer_per_round_and_mask,
     check_only_whole_sums_are_free,
     recorded_masks,
 )
-from tests.support.secagg import identity_of
-from tests.support.secure_relay import LAYOUT, begin, opening_of, terms_of
+from tests.support.runs.secagg import identity_of
+from tests.support.runs.secure_relay import LAYOUT, begin, opening_of, terms_of
 
 HONEST, CONSPIRING = 3, 2
 TERMS = terms_of(HONEST + CONSPIRING, last_round=9)

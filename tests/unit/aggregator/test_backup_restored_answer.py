@@ -21,7 +21,7 @@ from dcfpca.rpca.subspace.fit import subspace_method
 from dcfpca.rpca.subspace.schedule import HYSTERESIS
 from dcfpca.rpca.subspace.solver import SubspaceSolver
 from dcfpca.rpca.synthetic import Problem, Recipe, generate
-from tests.support.federation import relative
+from tests.support.services.federation import relative
 
 RANK, SITES = 2, (0, 1, 2)
 SOLVER = SubspaceSolver(rows=24, width=RANK, rounds=400, tolerance=1e-9)

@@ -26,8 +26,8 @@ from dcfpca.methods import method_of
 from dcfpca.run_references import AttemptRef
 from dcfpca.spec import RunSpec
 from dcfpca.wire.receipt import Fate
-from tests.support.rules import NAMES, spec_of
-from tests.support.stores import OpenStore
+from tests.support.runs.rules import NAMES, spec_of
+from tests.support.services.stores import OpenStore
 
 SPEC = spec_of(method="gradient", rows=8, rank=2)
 

@@ -27,10 +27,10 @@ from dcfpca.rpca.method import Consensus, FloatArray, TensorMessage, Total
 from dcfpca.secagg import Masked, Opening, SecureSite, shares_for
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.wire.receipt import Fate
-from tests.support.postgresql import Server, needs_postgresql
-from tests.support.rules import NAMES, spec_of
-from tests.support.secagg import identity_of
-from tests.support.stores import OpenStore, take_over
+from tests.support.runs.rules import NAMES, spec_of
+from tests.support.runs.secagg import identity_of
+from tests.support.services.postgresql import Server, needs_postgresql
+from tests.support.services.stores import OpenStore, take_over
 
 SPEC = spec_of(method="gradient", aggregation="secure", rounds=6)
 

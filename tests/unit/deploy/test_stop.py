@@ -11,8 +11,8 @@ from aggregator.proposal import Proposal
 from aggregator.run import events
 from aggregator.store.database import StoreFailed
 from dcfpca.terms import Terms
-from tests.support.rules import spec_of
-from tests.support.service import service
+from tests.support.runs.rules import spec_of
+from tests.support.services.service import service
 
 
 async def test_an_order_that_waits_for_room_on_the_disk_does_not_keep_the_service_from_stopping(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from participant import daemon
 from participant.daemon import Daemon
 from participant.session import Consent
 from participant.state.store import RunRow, Store
-from tests.support.columns import column_set
+from tests.support.runs.columns import column_set
 
 
 def test_the_accountant_of_an_open_private_run_is_loaded_off_the_event_loop_before_the_run_is_restored(

@@ -23,8 +23,8 @@ from participant.link import Link
 from participant.link.calls import METHODS
 from participant.local_site import open_site
 from participant.session.events import LocalStep
-from tests.support.federation import to_toml
 from tests.support.paths import ROOT
+from tests.support.services.federation import to_toml
 
 PACKAGE = ROOT / "participant"
 DOOR, LINK = PACKAGE / "egress.py", PACKAGE / "link"

@@ -23,8 +23,8 @@ from participant.policy import (
 )
 from participant.review import TUNABLES, check_cohort, review
 from participant.session.verification import SAMPLED, wants_verification
-from tests.support.columns import column_set
-from tests.support.secure_relay import Relay, terms_of
+from tests.support.runs.columns import column_set
+from tests.support.runs.secure_relay import Relay, terms_of
 
 
 def spec(**changes: Any) -> RunSpec:

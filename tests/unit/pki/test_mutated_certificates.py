@@ -30,7 +30,7 @@ from dcfpca.pki.authority import CertificateRequest
 from dcfpca.pki.ca_directory import issue_certificate
 from dcfpca.pki.keys import new_private_key
 from dcfpca.pki.revocation import marks_of
-from tests.support.certificates import damaged, other_encodings, twisted, with_signature
+from tests.support.hostile.certificates import damaged, other_encodings, twisted, with_signature
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 SITE = CertificateRequest(Identity("acme", Role.PARTICIPANT, "hospital-a"), (), new_private_key().public_key())

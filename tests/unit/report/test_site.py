@@ -15,7 +15,7 @@ from dcfpca.report.sample_cards import noise_text, rounded
 from dcfpca.report.site import site_report
 from participant.commands.results import LARGEST_PICTURE, TiledPictures, build_report, measure_result
 from participant.config import Config
-from tests.support.site_report import NAMES, manifest, site_with
+from tests.support.inputs.site_report import NAMES, manifest, site_with
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from dcfpca.rpca.scaling import MANY_BITS, MEDIAN
 from dcfpca.rpca.small_cells import Merging, merge_cells, merge_sides
 from dcfpca.rpca.stage_list import Method
 from dcfpca.spec import parse_spec
-from tests.support.count_cells import few_in_a_cell, patients
+from tests.support.hostile.count_cells import few_in_a_cell, patients
 
 LINES = st.lists(st.lists(st.integers(0, 12), min_size=1, max_size=30), min_size=1, max_size=1)
 

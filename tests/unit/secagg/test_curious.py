@@ -15,8 +15,8 @@ from dcfpca.rpca.stage import Site
 from dcfpca.rpca.stage_list import Method
 from dcfpca.secagg import Masked, fixed_point
 from dcfpca.secagg.fixed_point import FloatArray
-from tests.support.secagg import site_names
-from tests.support.secure_relay import Relay, layout_of, opening_of, terms_of
+from tests.support.runs.secagg import site_names
+from tests.support.runs.secure_relay import Relay, layout_of, opening_of, terms_of
 
 ROWS, RANK, SITES = 60, 4, 5
 VICTIM = site_names(SITES)[0]

@@ -14,8 +14,8 @@ from dcfpca.rpca.subspace.solver import SubspaceSolver
 from dcfpca.rpca.synthetic import paper_problem
 from dcfpca.secagg import BlockLayout, Misfit
 from dcfpca.secagg.fixed_point import block_layout, lifted, next_exponents
-from tests.support.secagg import site_names
-from tests.support.secure_relay import Relay, opening_of, terms_of
+from tests.support.runs.secagg import site_names
+from tests.support.runs.secure_relay import Relay, opening_of, terms_of
 
 SITES = 4
 

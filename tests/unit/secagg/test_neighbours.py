@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dcfpca.secagg.neighbours import CORRUPT_SHARE, degree_for, neighbours_of
-from tests.support.secagg import site_names
+from tests.support.runs.secagg import site_names
 
 
 @pytest.mark.parametrize("count", [2, 3, 64])

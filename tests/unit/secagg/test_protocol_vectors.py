@@ -11,7 +11,7 @@ from dcfpca.secagg import RunTerms, fixed_point, homomorphic_mac, masks, neighbo
 from dcfpca.secagg.fixed_point import Block, BlockLayout, dtype_of
 from dcfpca.secagg.messages import context_of, opening_digest, sum_digest, values_sha256
 from tests.support.paths import ROOT
-from tests.support.secure_relay import opening_of
+from tests.support.runs.secure_relay import opening_of
 
 FOLDER = ROOT / "tests" / "vectors" / "protocol"
 VECTORS = json.loads((FOLDER / "vectors.json").read_text())

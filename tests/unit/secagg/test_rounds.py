@@ -9,8 +9,8 @@ import pytest
 
 from dcfpca.secagg import Block, BlockLayout, Masked, Misfit, Numbers, SecureSite, begin_tally, errors, open_sum
 from dcfpca.secagg.fixed_point import BOUNDED, LIFT, decode, encode, lifted
-from tests.support.secagg import identity_of
-from tests.support.secure_relay import LAYOUT, Relay, opening_of, random_updates, terms_of
+from tests.support.runs.secagg import identity_of
+from tests.support.runs.secure_relay import LAYOUT, Relay, opening_of, random_updates, terms_of
 
 A, B, C = "site-0000", "site-0001", "site-0002"
 

@@ -28,8 +28,8 @@ from dcfpca.secagg.set_up import (
     seal_share,
 )
 from dcfpca.secagg.state import Step
-from tests.support.secagg import identity_of, verify
-from tests.support.secure_relay import Relay, begin, entropy_of, opening_of, random_updates, terms_of
+from tests.support.runs.secagg import identity_of, verify
+from tests.support.runs.secure_relay import Relay, begin, entropy_of, opening_of, random_updates, terms_of
 
 A, B, C = "site-0000", "site-0001", "site-0002"
 SMALL_ORDER = [

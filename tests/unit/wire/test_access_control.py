@@ -16,7 +16,7 @@ from dcfpca.identity import Role
 from dcfpca.pki import key_mark
 from dcfpca.v1 import admin_pb2, rounds_pb2
 from dcfpca.wire.access_control import ALLOWED_ROLES, may_call
-from tests.support.service import Service, service
+from tests.support.services.service import Service, service
 
 SERVICES: tuple[ServiceDescriptor, ...] = (
     rounds_pb2.DESCRIPTOR.services_by_name["RoundService"],

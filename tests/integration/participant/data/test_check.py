@@ -11,9 +11,9 @@ import pytest
 
 from participant.main import main
 from participant.state.store import Store
-from tests.support.federation import Federation
-from tests.support.malformed import malformed
-from tests.support.processes import run_to_end
+from tests.support.inputs.malformed import malformed
+from tests.support.services.federation import Federation
+from tests.support.services.processes import run_to_end
 
 SAMPLES = {"orientation": "samples-in-rows", "missing": "allow"}
 

@@ -36,7 +36,7 @@ from participant.engine.thread_engine import Engine
 from participant.session import Consent, actions
 from participant.state.store import Store
 from participant.wire_codec import consensus_of
-from tests.support.federation import Federation, relative
+from tests.support.services.federation import Federation, relative
 
 pytestmark = [
     pytest.mark.slow,

@@ -13,7 +13,7 @@ import pytest
 from pyarrow import csv, parquet
 
 from dcfpca.rpca.method import FloatArray
-from tests.support.federation import Federation, relative
+from tests.support.services.federation import Federation, relative
 
 pytestmark = pytest.mark.slow
 NAMES = ("a", "b", "c")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from tests.support.federation import Federation, relative
+from tests.support.services.federation import Federation, relative
 
 pytestmark = pytest.mark.slow
 NAMES = ("a", "b", "c", "d")

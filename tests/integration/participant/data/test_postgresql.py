@@ -12,7 +12,7 @@ import sqlalchemy
 from dcfpca.errors import BadInput
 from participant.data.data_config import DataTable
 from participant.data.readers import open_matrix
-from tests.support.postgresql import needs_postgresql, postgresql_server
+from tests.support.services.postgresql import needs_postgresql, postgresql_server
 
 pytestmark = [pytest.mark.slow, needs_postgresql]
 

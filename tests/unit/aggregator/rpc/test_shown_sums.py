@@ -12,8 +12,8 @@ from dcfpca.methods import method_of
 from dcfpca.secagg.messages import members_in_turn
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.wire.constants import MESSAGE_BYTES, SMALL_SUM
-from tests.support.rules import NAMES
-from tests.support.secure_rules import WaitingRun
+from tests.support.runs.rules import NAMES
+from tests.support.runs.secure_rules import WaitingRun
 
 ROUND = 3
 

@@ -17,7 +17,7 @@ from dcfpca.rpca.method import Outcome
 from dcfpca.run_references import AttemptRef
 from dcfpca.spec import RunSpec
 from dcfpca.terms import Terms
-from tests.support.rules import NAMES, Machine, spec_of
+from tests.support.runs.rules import NAMES, Machine, spec_of
 
 HERE, THERE = b"h" * 32, b"t" * 32
 

@@ -14,7 +14,7 @@ from aggregator.run.state import Run
 from dcfpca.run_references import AttemptRef
 from dcfpca.secagg import PastRun
 from dcfpca.wire.receipt import Fate
-from tests.support.rules import NAMES, Machine, spec_of
+from tests.support.runs.rules import NAMES, Machine, spec_of
 
 
 def test_a_fixed_cohort_begins_as_soon_as_everybody_named_has_answered() -> None:

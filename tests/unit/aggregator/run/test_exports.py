@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aggregator.run import events, exports
 from dcfpca.wire.receipt import Fate
-from tests.support.rules import NAMES, Machine, spec_of
+from tests.support.runs.rules import NAMES, Machine, spec_of
 
 
 def finished() -> Machine:

@@ -12,7 +12,7 @@ from aggregator.run.rules import awaited, deadline
 from dcfpca.run_references import AttemptRef
 from dcfpca.secagg import Advert, Misfit
 from dcfpca.wire.receipt import Fate
-from tests.support.rules import NAMES, Machine, spec_of
+from tests.support.runs.rules import NAMES, Machine, spec_of
 
 UPDATE = {"sha256": b"d" * 32, "size": 8}
 

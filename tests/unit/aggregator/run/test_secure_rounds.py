@@ -17,9 +17,9 @@ from dcfpca.errors import BadMessage
 from dcfpca.secagg import SecureSite
 from dcfpca.secagg.messages import NO_SUM
 from dcfpca.wire.receipt import Fate
-from tests.support.rules import NAMES
-from tests.support.secagg import identity_of, verify
-from tests.support.secure_rules import WaitingRun
+from tests.support.runs.rules import NAMES
+from tests.support.runs.secagg import identity_of, verify
+from tests.support.runs.secure_rules import WaitingRun
 
 
 def kinds(run: WaitingRun, name: str) -> list[Kind]:

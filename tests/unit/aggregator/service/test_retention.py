@@ -12,9 +12,9 @@ from aggregator.run.state import Run, Status
 from aggregator.service.serve import delete_expired, expired
 from aggregator.store import audit
 from dcfpca.v1 import admin_pb2 as pb
-from tests.support.rules import spec_of
-from tests.support.service import Service, service
-from tests.support.stores import OpenStore
+from tests.support.runs.rules import spec_of
+from tests.support.services.service import Service, service
+from tests.support.services.stores import OpenStore
 
 DAY = 86400.0
 

@@ -10,7 +10,7 @@ import pytest
 from aggregator.store.audit import Signer, append, check_consortium
 from aggregator.store.store import Store
 from dcfpca.errors import BadInput
-from tests.support.stores import OpenStore
+from tests.support.services.stores import OpenStore
 
 SIGNER = Signer(lambda data: b"signature", b"certificate")
 

@@ -27,7 +27,7 @@ from aggregator.store.thread import StoreThread
 from dcfpca.errors import DcfpcaError, UnusableState
 from dcfpca.methods import method_of
 from dcfpca.v1.admin_pb2 import RoundView
-from tests.support.rules import Machine, spec_of
+from tests.support.runs.rules import Machine, spec_of
 
 SPEC = spec_of()
 SIGNER = Signer(lambda data: data, b"certificate")

@@ -19,7 +19,7 @@ from aggregator.store.store import Commit, Store
 from aggregator.store.thread import StoreThread
 from dcfpca.errors import BadInput
 from dcfpca.methods import method_of
-from tests.support.rules import Machine, spec_of
+from tests.support.runs.rules import Machine, spec_of
 
 SPEC = spec_of()
 

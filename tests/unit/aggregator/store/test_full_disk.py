@@ -15,8 +15,8 @@ from aggregator.store.database import LOG_BYTES, StoreFailed, log_file
 from aggregator.store.store import Commit, Store
 from dcfpca.methods import method_of
 from dcfpca.rpca.method import Consensus, TensorMessage
-from tests.support.rules import spec_of
-from tests.support.small_disk import fill, small_disk
+from tests.support.runs.rules import spec_of
+from tests.support.surroundings.small_disk import fill, small_disk
 
 SPEC = spec_of()
 CONSENSUS_BYTES = 100 << 10

@@ -26,9 +26,9 @@ from dcfpca.rpca.method import Consensus, Outcome, Progress, TensorMessage
 from dcfpca.run_references import AttemptRef
 from dcfpca.secagg import Advert, Misfit, SealedShare
 from dcfpca.terms import Terms
-from tests.support.rules import NAMES, Machine, spec_of
-from tests.support.secure_rules import WaitingRun
-from tests.support.stores import OpenStore
+from tests.support.runs.rules import NAMES, Machine, spec_of
+from tests.support.runs.secure_rules import WaitingRun
+from tests.support.services.stores import OpenStore
 
 _names = st.sampled_from((*NAMES, "eve"))
 _blob = st.binary(max_size=8)

@@ -18,7 +18,7 @@ from dcfpca.errors import UnusableState
 from dcfpca.method_memory import memory_format
 from dcfpca.methods import method_of
 from dcfpca.run_references import AttemptRef
-from tests.support.rules import spec_of
+from tests.support.runs.rules import spec_of
 
 KEPT = Path(__file__).parents[3] / "vectors" / "kept"
 SPEC = spec_of()

@@ -22,9 +22,9 @@ from aggregator.store.postgresql import LEASE_SECONDS, Lease, LeaseLost, Postgre
 from aggregator.store.store import Commit, Store
 from dcfpca.errors import BadInput, UnusableState
 from dcfpca.methods import method_of
-from tests.support.postgresql import Server, needs_postgresql
-from tests.support.rules import spec_of
-from tests.support.stores import take_over
+from tests.support.runs.rules import spec_of
+from tests.support.services.postgresql import Server, needs_postgresql
+from tests.support.services.stores import take_over
 
 pytestmark = [pytest.mark.slow, needs_postgresql]
 

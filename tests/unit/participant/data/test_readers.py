@@ -18,7 +18,7 @@ from participant.data.data_config import DataTable
 from participant.data.facts import measure
 from participant.data.matrix import Matrix
 from participant.data.readers import open_matrix
-from tests.support.malformed import malformed
+from tests.support.inputs.malformed import malformed
 
 NAMES = ("height", "weight", "pulse")
 SAMPLES = 7

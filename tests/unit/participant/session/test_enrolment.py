@@ -8,8 +8,8 @@ from dcfpca.privacy.zcdp import rho_of
 from participant.policy import ABOUT_DATA
 from participant.privacy_review import Spending
 from participant.session import History, Session, actions, events
-from tests.support.secagg import identity_of
-from tests.support.sessions import enrolled, kinds, opened, session_of, site_of, spec_of
+from tests.support.runs.secagg import identity_of
+from tests.support.runs.sessions import enrolled, kinds, opened, session_of, site_of, spec_of
 
 
 def test_the_spec_cannot_be_changed_after_consent() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from participant.policy import ABOUT_DATA
 from participant.session import Session, actions, events
-from tests.support.sessions import computed, enrolled, kinds, opened, session_of, spec_of
+from tests.support.runs.sessions import computed, enrolled, kinds, opened, session_of, spec_of
 
 SPEC = spec_of(scaling="auto")
 DIFFERS = events.FeaturesDiffer(1, ("glucose: the median here lies 9.1 spreads above that of all sites.",))

@@ -12,9 +12,9 @@ from dcfpca.secagg import PastRun, errors
 from dcfpca.wire.tensors import digested
 from participant.session import History, Reaction, actions, events
 from participant.session.session import Session
-from tests.support.secagg import identity_of
-from tests.support.secure_sessions import NAMES, WaitingCohort, entropy_of, spec_of
-from tests.support.sessions import kinds
+from tests.support.runs.secagg import identity_of
+from tests.support.runs.secure_sessions import NAMES, WaitingCohort, entropy_of, spec_of
+from tests.support.runs.sessions import kinds
 
 
 def test_rounds_open_to_the_sum_of_the_updates_and_are_verified_by_everybody() -> None:

@@ -12,7 +12,17 @@ from dcfpca import secagg
 from dcfpca.run_references import AttemptRef
 from dcfpca.secagg.errors import SiteFailure
 from participant.session import Reaction, actions, events
-from tests.support.sessions import CONSENSUS, SITES, computed, enrolled, kinds, opened, session_of, spec_of, update_of
+from tests.support.runs.sessions import (
+    CONSENSUS,
+    SITES,
+    computed,
+    enrolled,
+    kinds,
+    opened,
+    session_of,
+    spec_of,
+    update_of,
+)
 
 
 def test_a_cohort_that_grows_is_refused() -> None:

@@ -11,7 +11,7 @@ import pytest
 from dcfpca.secagg import errors
 from dcfpca.secagg.state import latest
 from participant.state.key_record import KeyRecord, read_slots
-from tests.support.secure_relay import Relay, opening_of, random_updates, terms_of
+from tests.support.runs.secure_relay import Relay, opening_of, random_updates, terms_of
 
 A = "site-0000"
 

@@ -16,8 +16,8 @@ from dcfpca.secagg.state import latest
 from participant.session.events import LocalStep
 from participant.state.key_record import KeyRecord, read_slots
 from participant.state.step_files import StepFiles
-from tests.support.power_cuts import Killed, UnsyncedDisk
-from tests.support.secure_relay import Relay, opening_of, random_updates, terms_of
+from tests.support.runs.secure_relay import Relay, opening_of, random_updates, terms_of
+from tests.support.surroundings.power_cuts import Killed, UnsyncedDisk
 
 A = "site-0000"
 

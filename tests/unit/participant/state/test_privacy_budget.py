@@ -19,7 +19,7 @@ from participant.state.database import DATABASE
 from participant.state.ledger import NO_PRIVACY, PRIVACY_CHARGE, PRIVACY_RETURN, Item, verify
 from participant.state.privacy_budget import NAME, YEAR_MS
 from participant.state.store import Store
-from tests.support.columns import column_set
+from tests.support.runs.columns import column_set
 
 DATA, OTHER = column_set(30), column_set(30, first=100)
 NOW = 50 * YEAR_MS

@@ -15,7 +15,7 @@ from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.wire.tensors import Buffer
 from participant.link import Link
 from participant.link.calls import METHODS as CALLS
-from tests.support.hostile_messages import METHODS, Case, Scene, flipped, noise
+from tests.support.hostile.hostile_messages import METHODS, Case, Scene, flipped, noise
 
 _METHOD_OF = {method.name: method for method in METHODS}
 _MOST_KEPT = 400

@@ -14,8 +14,8 @@ from participant.config import load_config
 from participant.daemon import Daemon
 from participant.local_site import open_site
 from participant.state.store import Store
-from tests.support.federation import to_toml
-from tests.support.service import Service
+from tests.support.services.federation import to_toml
+from tests.support.services.service import Service
 
 
 @asynccontextmanager

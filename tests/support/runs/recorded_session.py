@@ -15,8 +15,8 @@ from dcfpca.wire.tensors import digested, message_from
 from participant.driver.round_answer import refusal_of
 from participant.policy import SiteFacts, SitePolicy
 from participant.session import Session, actions, events
-from tests.support.mask_elimination import recorded_masks
-from tests.support.secagg import identity_of
+from tests.support.hostile.mask_elimination import recorded_masks
+from tests.support.runs.secagg import identity_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -2,7 +2,7 @@
 
 It decides nothing. `tell` puts an assignment on a site's stream, `heard` is everything that sites sent, in order, and
 `await_call` waits for more. What sites fetch of runs that are `dripping` comes byte by byte.
-`tests.support.secure_play` makes an honest aggregator of it, whose messages a test changes site by site.
+`tests.support.hostile.secure_play` makes an honest aggregator of it, whose messages a test changes site by site.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from dcfpca.v1 import types_pb2 as types
 from dcfpca.v1.rounds_pb2_grpc import RoundServiceServicer, add_RoundServiceServicer_to_server
 from dcfpca.wire.constants import CHUNK_BYTES, TURNS, WHOLE
 from dcfpca.wire.tensors import chunks
-from tests.support.federation import Federation
+from tests.support.services.federation import Federation
 
 ACCEPTED = types.Receipt(fate=types.FATE_ACCEPTED)
 _THREADS = 64

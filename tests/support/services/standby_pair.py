@@ -15,8 +15,8 @@ from dcfpca.pki import load_credentials
 from dcfpca.scaffold.local_consortium import free_ports
 from dcfpca.v1 import admin_pb2 as pb
 from dcfpca.wire.addresses import Address, TlsFiles
-from tests.support.federation import Federation, Toml, to_toml
-from tests.support.processes import Process
+from tests.support.services.federation import Federation, Toml, to_toml
+from tests.support.services.processes import Process
 
 NAMES = ("first", "second")
 

@@ -23,7 +23,7 @@ PATIENCE = 40.0
 # Processes fork from one that has imported what services import: each is spared the second or two that this takes. It
 # runs `main` of its module all the same, with memory, descriptors and threads of its own.
 _FORKED = multiprocessing.get_context("forkserver")
-_FORKED.set_forkserver_preload(["tests.support.service_imports", __name__])
+_FORKED.set_forkserver_preload(["tests.support.services.service_imports", __name__])
 _FRESH = multiprocessing.get_context("spawn")
 
 

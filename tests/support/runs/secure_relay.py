@@ -30,7 +30,7 @@ from dcfpca.secagg import (
 from dcfpca.secagg.fixed_point import FloatArray
 from dcfpca.secagg.messages import NO_SUM, consensus_digest
 from dcfpca.secagg.set_up import roster_digest
-from tests.support.secagg import identity_of, site_names, verify
+from tests.support.runs.secagg import identity_of, site_names, verify
 
 
 def layout_of(size: int, exponent: int = 6) -> BlockLayout:

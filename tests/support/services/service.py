@@ -26,7 +26,7 @@ from dcfpca.identity import Role
 from dcfpca.pki import Authority, Credentials, SiteFiles, create_authority, issue_credentials, load_credentials, sign
 from dcfpca.v1.admin_pb2_grpc import AdminServiceStub
 from dcfpca.v1.rounds_pb2_grpc import RoundServiceStub
-from tests.support.stores import OpenStore
+from tests.support.services.stores import OpenStore
 
 # Every client its own socket: one process plays many.
 CHANNEL_OPTIONS = [("grpc.use_local_subchannel_pool", 1), ("grpc.max_receive_message_length", 64 << 20)]

@@ -42,8 +42,8 @@ from dcfpca.v1 import types_pb2 as types
 from dcfpca.wire import round_messages as wire
 from dcfpca.wire.tensors import digested, header_of
 from participant.wire_codec import announcement_of
-from tests.support.lying_aggregator import Heard, LyingAggregator
-from tests.support.played_run import PlayedRun, changed
+from tests.support.hostile.lying_aggregator import Heard, LyingAggregator
+from tests.support.hostile.played_run import PlayedRun, changed
 
 
 class FixedCohortPlay(PlayedRun):

@@ -24,7 +24,7 @@ from dcfpca.wire.constants import PROTOCOL
 from dcfpca.wire.round_messages import consent_bytes
 from dcfpca.wire.tensors import digested, header_of, message_from
 from participant.wire_codec import announcement_of
-from tests.support.service import Service
+from tests.support.services.service import Service
 
 
 class WaitingSite:

@@ -26,7 +26,7 @@ from participant.policy import SiteFacts, SitePolicy
 from participant.session import Reaction, Session, actions, events
 from participant.session.events import ShownSum
 from participant.session.verification import check_announced, following
-from tests.support.secagg import identity_of, verify
+from tests.support.runs.secagg import identity_of, verify
 
 NAMES = ("a", "b", "c")
 ROWS = 12

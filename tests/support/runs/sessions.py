@@ -14,7 +14,7 @@ from dcfpca.wire.tensors import FLOAT64
 from participant.policy import SiteFacts, SitePolicy
 from participant.session import Reaction, Session, actions, events
 from participant.session.events import AnnouncedConsensus
-from tests.support.secagg import identity_of
+from tests.support.runs.secagg import identity_of
 
 SITES = ("a", "b", "c", "d")
 CONSENSUS = AnnouncedConsensus("fit", FLOAT64, rows=6, columns=2, scalars=3, sha256=b"c" * 32)

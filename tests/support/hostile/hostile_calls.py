@@ -8,8 +8,8 @@ from typing import Any
 
 import grpc
 
-from tests.support.hostile_messages import Case
-from tests.support.service import Service
+from tests.support.hostile.hostile_messages import Case
+from tests.support.services.service import Service
 
 PATIENCE = 20.0
 DEFECTS = (grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN, grpc.StatusCode.DEADLINE_EXCEEDED)

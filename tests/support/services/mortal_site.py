@@ -1,4 +1,4 @@
-"""A participant that is killed at one of its writes, or whose disk fails: `python -m tests.support.mortal_site …`.
+"""A participant that dies at one of its writes, or whose disk fails: `python -m tests.support.services.mortal_site …`.
 
 `DCFPCA_TEST_DIES_AT` says at which, counted from 1 over all that it does to files itself: a `pwrite` and the file
 of a step are cut off half way, a sync, a rename or a removal is not done any more. `DCFPCA_TEST_DIES_OF` is the number

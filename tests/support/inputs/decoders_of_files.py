@@ -26,7 +26,7 @@ from participant.data.data_config import DataTable
 from participant.data.facts import measure
 from participant.data.readers import open_matrix
 from participant.results.reading import load_features, load_model, read_manifests
-from tests.support.decoding import Decoder, from_file
+from tests.support.inputs.decoding import Decoder, from_file
 from tests.support.paths import ROOT
 
 NOW = datetime.now(UTC)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from aggregator.store.postgresql import Lease, PostgresDatabase, connect, prepare
 from aggregator.store.store import Store
-from tests.support.postgresql import Server
+from tests.support.services.postgresql import Server
 
 OpenStore = Callable[[Path], Store]
 """Opens the store that belongs to this path, new or as it was left."""

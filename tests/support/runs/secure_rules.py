@@ -13,8 +13,8 @@ from aggregator.sums import encoded_consensus
 from dcfpca.secagg import Misfit, SecureSite, shares_for
 from dcfpca.secagg.messages import NO_SUM
 from dcfpca.wire.receipt import Fate
-from tests.support.rules import NAMES, Machine, spec_of
-from tests.support.secagg import identity_of, verify
+from tests.support.runs.rules import NAMES, Machine, spec_of
+from tests.support.runs.secagg import identity_of, verify
 
 
 class WaitingRun(Machine):

@@ -22,8 +22,8 @@ from dcfpca.wire.tensors import message_from
 from participant import wire_codec
 from participant.policy import SiteFacts, SitePolicy
 from participant.session import Consent, Session, actions, events
-from tests.support.secagg import identity_of, verify
-from tests.support.simulated_aggregator import SimulatedAggregator
+from tests.support.runs.secagg import identity_of, verify
+from tests.support.runs.simulated_aggregator import SimulatedAggregator
 
 _IN_ROUND = get_args(actions.RoundMessage)
 

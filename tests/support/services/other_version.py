@@ -1,4 +1,4 @@
-"""Runs a service as if it were another release: `python -m tests.support.other_version MODULE VERSION ARGUMENTS`."""
+"""A service as if of another release: `python -m tests.support.services.other_version MODULE VERSION ARGUMENTS`."""
 
 import runpy
 import sys

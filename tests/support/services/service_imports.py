@@ -7,7 +7,7 @@ from pathlib import Path
 
 import aggregator.service  # noqa: F401
 import participant.daemon  # noqa: F401
-from tests.support.compiled_loops import load_compiled_loops
+from tests.support.services.compiled_loops import load_compiled_loops
 
 load_compiled_loops()
 assert len(list(Path("/proc/self/task").iterdir())) == 1, "an import started a thread: what forks must have none"

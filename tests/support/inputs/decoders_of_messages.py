@@ -25,7 +25,7 @@ from participant.state.ledger import Item, verify
 from participant.state.step_files import read_arrays, write_arrays
 from participant.state.store import Store
 from participant.wire_codec import decode, fate_of
-from tests.support.decoding import Decoder, from_file
+from tests.support.inputs.decoding import Decoder, from_file
 from tests.support.paths import ROOT
 
 NOW = datetime.now(UTC)

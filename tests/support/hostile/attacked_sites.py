@@ -17,11 +17,11 @@ import numpy as np
 from dcfpca.rpca.method import Consensus, FloatArray, TensorMessage
 from dcfpca.rpca.synthetic import Recipe, generate
 from dcfpca.v1 import rounds_pb2 as pb
-from tests.support.federation import Federation, relative
-from tests.support.lying_aggregator import Heard, LyingAggregator
-from tests.support.played_run import PlayedRun
-from tests.support.processes import Line
-from tests.support.secure_play import FixedCohortPlay
+from tests.support.hostile.lying_aggregator import Heard, LyingAggregator
+from tests.support.hostile.played_run import PlayedRun
+from tests.support.hostile.secure_play import FixedCohortPlay
+from tests.support.services.federation import Federation, relative
+from tests.support.services.processes import Line
 
 NAMES = ("ann", "bob", "cem", "dea")
 VICTIM = "dea"

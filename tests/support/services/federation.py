@@ -32,7 +32,7 @@ from dcfpca.v1 import admin_pb2 as pb
 from dcfpca.v1.admin_pb2_grpc import AdminServiceStub
 from dcfpca.wire.addresses import Address
 from participant.state.column_sets import KEY_NAME
-from tests.support.processes import PATIENCE, Process, run_to_end
+from tests.support.services.processes import PATIENCE, Process, run_to_end
 
 POLICY = {"allow_plain": True, "allow_export": True, "min_cohort": 2, "min_columns": 2, "max_rank": 2000}
 Toml = Mapping[str, str | int | float | bool | Sequence[str]]

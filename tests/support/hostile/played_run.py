@@ -15,7 +15,7 @@ from dcfpca.spec import parse_spec
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
 from dcfpca.wire.tensors import header_of, message_bytes
-from tests.support.lying_aggregator import LyingAggregator
+from tests.support.hostile.lying_aggregator import LyingAggregator
 
 
 class PlayedRun:

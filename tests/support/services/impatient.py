@@ -1,4 +1,4 @@
-"""Runs a participant that gives up early where another has its name: `python -m tests.support.impatient ARGUMENTS`."""
+"""A participant that gives up early where its name is taken: `python -m tests.support.services.impatient ARGUMENTS`."""
 
 import runpy
 
