@@ -4,7 +4,8 @@
 find_python() { # 3.12: the path of such an interpreter, by name or as pyenv keeps them
     local candidate
     for candidate in "python$1" "$HOME/.pyenv/versions/$1."*/bin/python; do
-        command -v "$candidate" 2>/dev/null && "$candidate" -c 'import sys' 2>/dev/null && return
+        # A name may be a shim that leads nowhere.
+        if "$candidate" -c 'import sys' 2>/dev/null; then command -v "$candidate" && return; fi
     done
     return 1
 }
