@@ -12,7 +12,8 @@ from tests.support.hostile.lying_aggregator import LyingAggregator
 from tests.support.hostile.played_run import changed
 
 pytestmark = pytest.mark.slow
-GROWTH_KIB = 24 << 10
+GROWTH_KIB = 48 << 10
+"""Less than the announcement has; a daemon still loads numerics in its first rounds, up to 33 MiB on a busy machine."""
 
 
 def test_an_announcement_of_sixty_four_mebibytes_is_not_taken_and_other_runs_go_on(liar: LyingAggregator) -> None:
