@@ -38,7 +38,7 @@ ORDINARY = 2.5
 NONE_OF_THESE = 0.5
 """How likely a flagged entry has no such story, before anything is known of it."""
 SURE = 0.8
-MOST_EXPLAINED = 5000
+MOST_EXPLAINED = 400
 """Entries, the furthest off first: each is judged anew with some twenty values."""
 MOST_DIGITS = 8
 _PARTNERS, _MOST_DECIMALS = 6, 6
