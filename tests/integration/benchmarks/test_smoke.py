@@ -26,7 +26,7 @@ SMALL = {
 # What needs data that is not part of the project, another machine's privileges, or minutes at its smallest: that it
 # starts and knows its options is all that can be said here.
 STARTS_ONLY = {
-    "causes", "cells", "samples", "real_data", "real_tables", "site_gain", "table_peers",
+    "causes", "cell_peers", "cells", "samples", "real_data", "real_tables", "site_gain", "table_peers",
     "rounds.delayed", "rounds.secure", "paper.costs", "cost_growth", "thread_speedup", "small_job", "start_up",
 }  # fmt: skip
 
