@@ -27,7 +27,13 @@ MANY_NOISELESS = 0.5  # of the features
 CONSTANT, TWO_VALUED = 0.999, 0.9
 UNEXPLAINED = 0.95  # residuals of a feature as wide as this share of its spread
 MOST_NAMED = 8
-LOWER_RANK, RAISE_BOUND = ", lower the rank", ", raise max_rank"
+
+
+class Reason(NamedTuple):
+    """What speaks against an answer, and the key of the spec, as key=value, with which a run like it may do better."""
+
+    text: str
+    change: str = ""
 
 
 class FlagCounts(NamedTuple):
@@ -62,22 +68,21 @@ def figures_of(plan: ClosingPlan, flags: FlagCounts, null_counts: FloatArray) ->
 def verdict_of(plan: ClosingPlan, outcome: Outcome, bound: int | None = None, features: Sequence[str] = ()) -> Verdict:
     """The verdict on a finished run; `bound` is the bound on the rank, where the rank was to be found."""
     figures = dict(zip(VERDICT, (float(value) for value in plan.verdict), strict=True))
-    reasons = (*_of_the_run(plan, outcome, bound),)
-    exact = plan.ending is FitEnding.EXACT
-    against = (*(_other_splits if exact else _of_the_answer)(plan, figures, features),)
-    reasons, found = (*reasons, *against), _found(plan, figures, unique=not against)
+    exact, of_the_run = plan.ending is FitEnding.EXACT, (*_of_the_run(plan, outcome, bound),)
+    lower = _lower_rank(plan, bound)
+    against = (*(_other_splits(plan, figures, features) if exact else _of_the_answer(plan, figures, features, lower)),)
+    reasons, found = tuple(one.text for one in (*of_the_run, *against)), _found(plan, figures, unique=not against)
     checked = not reasons and (exact or figures["ordinary_most"] > 0.0)
-    changes = (*_changes(plan, bound, reasons),)
+    # Where one reason asks for a larger rank and another for a smaller one, the answer decides, not its bound.
+    changes = tuple(dict.fromkeys(one.change for one in against if one.change))
+    changes = changes or tuple(one.change for one in of_the_run if one.change)
     return Verdict(not reasons, found + _against(reasons), reasons, feature_notes(plan, features), checked, changes)
 
 
-def _changes(plan: ClosingPlan, bound: int | None, reasons: Sequence[str]) -> Iterator[str]:
-    """The keys that the reasons name, with values that go half the way: a bound doubles, a rank falls by one."""
-    text = "; ".join(reasons)
-    if LOWER_RANK in text:
-        yield f"{'rank' if bound is None else 'max_rank'}={plan.rank - 1}"
-    elif bound is not None and RAISE_BOUND in text:
-        yield f"max_rank={min(2 * bound, plan.subspace.U.shape[0] - 1)}"
+def _lower_rank(plan: ClosingPlan, bound: int | None) -> Reason:
+    """What to do about a rank that is too large; nothing at rank 1, below which no run can be asked for."""
+    key = "rank" if bound is None else "max_rank"
+    return Reason(", lower the rank", f"{key}={plan.rank - 1}") if plan.rank > 1 else Reason("")
 
 
 def _found(plan: ClosingPlan, figures: dict[str, float], unique: bool) -> str:
@@ -107,54 +112,57 @@ def _ordinary(figures: dict[str, float]) -> str:
     return f", of which some {some:.0f} (up to {most:.0f} of {flags:.0f}) are expected to be ordinary"
 
 
-def _of_the_run(plan: ClosingPlan, outcome: Outcome, bound: int | None) -> Iterator[str]:
+def _of_the_run(plan: ClosingPlan, outcome: Outcome, bound: int | None) -> Iterator[Reason]:
     if outcome is Outcome.OUT_OF_ROUNDS:
-        yield "the run stopped at its round limit, raise rounds"
+        yield Reason("the run stopped at its round limit, raise rounds")
     if outcome is Outcome.DIVERGED:
-        yield "the run diverged"
+        yield Reason("the run diverged")
     # With as many directions as other features an entry cannot be predicted: there is no larger rank to find.
-    if bound is not None and bound <= plan.rank and bound < plan.subspace.U.shape[0] - 1:
-        yield f"the rank is as large as its bound {bound}{RAISE_BOUND}"
+    most = plan.subspace.U.shape[0] - 1
+    if bound is not None and bound <= plan.rank and bound < most:
+        larger = f"max_rank={min(2 * bound, most)}"
+        yield Reason(f"the rank is as large as its bound {bound}, raise max_rank", larger)
 
 
-def _other_splits(plan: ClosingPlan, figures: dict[str, float], features: Sequence[str]) -> Iterator[str]:
+def _other_splits(plan: ClosingPlan, figures: dict[str, float], features: Sequence[str]) -> Iterator[Reason]:
     """What makes an exact split one of several."""
     worst, odd = figures["worst_flagged"], figures["odd_columns"]
     if worst > MOSTLY:
         feature = named([int(figures["worst_feature"])], features)
-        yield f"{100.0 * worst:.0f} % of the entries of {feature} are outliers"
+        yield Reason(f"{100.0 * worst:.0f} % of the entries of {feature} are outliers")
     if odd > 0.0:
-        yield f"most entries of {odd * plan.columns:.0f} samples are outliers"
+        yield Reason(f"most entries of {odd * plan.columns:.0f} samples are outliers")
     if local := local_features(np.linalg.qr(plan.subspace.U)[0]).tolist():
-        yield f"a direction lives on {named(local, features)} alone, where outliers cannot be told from it"
+        yield Reason(f"a direction lives on {named(local, features)} alone, where outliers cannot be told from it")
 
 
-def _of_the_answer(plan: ClosingPlan, figures: dict[str, float], features: Sequence[str]) -> Iterator[str]:
-    """What speaks against an answer on data that is not exact."""
+def _of_the_answer(
+    plan: ClosingPlan, figures: dict[str, float], features: Sequence[str], lower: Reason
+) -> Iterator[Reason]:
+    """What speaks against an answer on data that is not exact; `lower` is what to do where the rank is too large."""
     worst, odd = int(figures["worst_feature"]), figures["odd_columns"]
     if plan.rank and figures["predicted"] < POOR_PREDICTION:
-        yield f"the model predicts hidden entries hardly better than medians do{_lower(plan)}"
+        yield Reason(f"the model predicts hidden entries hardly better than medians do{lower.text}", lower.change)
     if figures["failing"] > 0.0:
-        yield "models of their own predict the hidden entries of most sites more than twice as well as the shared one"
+        yield Reason(
+            "models of their own predict the hidden entries of most sites more than twice as well as the shared one"
+        )
     if plan.rank and _noiseless(plan) > MANY_NOISELESS:
-        yield f"most features have no noise left although the data is not exact{_lower(plan)}"
+        yield Reason(f"most features have no noise left although the data is not exact{lower.text}", lower.change)
     if figures["flagged"] > MANY_FLAGGED:
-        yield "more is flagged than gross errors usually are"
+        yield Reason("more is flagged than gross errors usually are")
     if figures["worst_flagged"] > MANY_IN_FEATURE:
-        yield f"{100.0 * figures['worst_flagged']:.0f} % of the entries of {named([worst], features)} are flagged"
+        share = f"{100.0 * figures['worst_flagged']:.0f} %"
+        yield Reason(f"{share} of the entries of {named([worst], features)} are flagged")
     if figures["ordinary"] > MANY_ORDINARY * figures["flags"] >= MANY_ORDINARY:
-        yield (
+        yield Reason(
             f"samples drawn anew from the fit have {figures['ordinary']:.0f} ordinary entries flagged "
             f"where {figures['flags']:.0f} entries are flagged in the data"
         )
     if figures["far_entries"] > MANY_FAR:
-        yield f"the normal part leaves the range of the data{_lower(plan)}"
+        yield Reason(f"the normal part leaves the range of the data{lower.text}", lower.change)
     if odd > MANY_ODD:
-        yield f"{odd * plan.columns:.0f} samples ({100.0 * odd:.0f} %) are not explained"
-
-
-def _lower(plan: ClosingPlan) -> str:
-    return LOWER_RANK if plan.rank > 1 else ""
+        yield Reason(f"{odd * plan.columns:.0f} samples ({100.0 * odd:.0f} %) are not explained")
 
 
 def _noiseless(plan: ClosingPlan) -> float:
