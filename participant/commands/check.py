@@ -14,8 +14,8 @@ from dcfpca.spec import RunSpec, parse_spec, read_spec_file
 from dcfpca.text.console import Json, add_row, result, show, table
 from participant.config import Config
 from participant.data.data_config import RulesTable
-from participant.data.facts import KIND_TEXTS, FeatureProfile, orientation_doubt, profile_features
-from participant.data.rules import proposed_rules
+from participant.data.facts import KIND_TEXTS, FeatureProfile, orientation_doubt, profile_features, sampled
+from participant.data.suggested_rules import proposed_rules
 from participant.local_site import LocalSite
 from participant.policy import COLUMNS_PER_RANK, Accept, Refuse, SitePolicy
 from participant.privacy_account import without_privacy
@@ -106,9 +106,10 @@ def show_site(config: Config, site: LocalSite, budget: BudgetView, of_spec: Sequ
         result(f"data         {note}")
     for remark in (*remarks(config, site), *budget_remarks(config, site, budget), *of_spec):
         result(f"this site    {remark}")
-    profiles = list(profile_features(site.matrix))
+    values = sampled(site.matrix.columns)
+    profiles = list(profile_features(site.matrix, values))
     show_features(profiles)
-    if config.rules == RulesTable() and (lines := proposed_rules(profiles)):
+    if config.rules == RulesTable() and (lines := proposed_rules(profiles, values)):
         result("\nrules that this data suggests, to paste into the configuration and correct:\n")
         for line in lines:
             result(line)
@@ -121,13 +122,13 @@ def data_notes(site: LocalSite) -> list[str]:
     """What was recognised while reading, and which samples have no entry."""
     said = list(site.matrix.notes)
     if site.data.empty:
-        lines = listed([str(place) for place in site.data.empty])
-        said.append(f"{len(site.data.empty)} samples have no entry and are left out: {lines} (counted from 0)")
-    said.append(
-        "its samples have ids, which stay here"
-        if site.matrix.ids
-        else "its samples have no ids: they are numbered from 0, where a spreadsheet begins with line 2"
-    )
+        lines = site.matrix.lines
+        named = listed([f"line {lines[k]}" if lines else str(k) for k in site.data.empty])
+        counted = "" if lines else " (counted from 0)"
+        said.append(f"{len(site.data.empty)} samples have no entry and are left out: {named}{counted}")
+    without = "called by their line in the file" if site.matrix.lines else "numbered from 0"
+    stay = "its samples have ids, which stay here"
+    said.append(stay if site.matrix.ids else f"its samples have no ids ([data] id_column): they are {without}")
     return said
 
 

@@ -213,7 +213,7 @@ def _odd(
         own = S.indices[S.indptr[column] : S.indptr[column + 1]]
         rows = tuple(int(row) for row in own[np.argsort(-np.abs(z[own]), kind="stable")])
         identifier, known = used.id_at(column), used.features or tuple(map(str, range(len(z))))
-        name = identifier if used.ids else f"sample {identifier}"
+        name = identifier if used.ids or used.lines else f"sample {identifier}"
         told = {row: stories.get((identifier, known[row]), "") for row in rows}
         samples.append(OddSample(name, bool(flagged[column]), observed, expected, z, exceeded_by, rows, told))
     return samples

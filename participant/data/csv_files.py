@@ -6,7 +6,7 @@ import csv
 import gzip
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -130,7 +130,20 @@ def read_csv(path: Path, table: DataTable, place: SpillSettings) -> Matrix:
     reader = _CsvReader(path, table, sample.dialect, arrow_csv)
     layout = plan_layout(reader.names, sample.kinds(reader.names, table), table, str(path), sample.count)
     notes = tuple(note for note in (sample.dialect.note, layout.note) if note)
-    return collect(reader.batches(layout), layout, table, str(path), place, notes, sample.dialect.decimal)
+    made = collect(reader.batches(layout), layout, table, str(path), place, notes, sample.dialect.decimal)
+    if not layout.samples_in_rows:
+        return made
+    return replace(made, lines=_lines(path, int(table.header), made.columns.shape[1]))
+
+
+def _lines(path: Path, header: int, samples: int) -> range | None:
+    """The line of each sample; None where lines are empty or broken within quotes, so that it is not known."""
+    written = last = 0
+    with _opened(path) as file:
+        for number, line in enumerate(file, start=1):
+            if line.strip():
+                written, last = written + 1, number
+    return range(header + 1, last + 1) if written == last == header + samples else None
 
 
 class _CsvReader:

@@ -69,6 +69,9 @@ class DataTable(Section):
     categories: dict[str, tuple[str, ...]] = Field(
         {}, description='Columns of words and their order, such as { stage = ["I", "II", "III"] }: 0, 1, 2.'
     )
+    one_hot: tuple[str, ...] = Field(
+        (), description="Those of `categories` whose words have no order: a feature of 0 and 1 for each, `arm=A`."
+    )
     dates: tuple[str, ...] = Field((), description="Columns of dates (2024-01-31), read as days since 1970.")
     query: str = Field("", description="SQL whose rows are samples and whose columns are features; give an ORDER BY.")
     url: str = Field("", repr=False, description="SQLAlchemy URL of a database server; empty: DuckDB on local files.")
@@ -92,6 +95,8 @@ class DataTable(Section):
             raise ValueError("query: a database needs one")
         if self.person_column and self.persons:
             raise ValueError("person_column, persons: give one of them, not both")
+        if unlisted := [name for name in self.one_hot if name not in self.categories]:
+            raise ValueError(f"one_hot: list the words of {unlisted[0]} in categories, the same at every site")
         if len(set(self.features)) != len(self.features):
             raise ValueError("features: a name is given twice")
         return self

@@ -1,4 +1,4 @@
-"""Text as numbers: categories by their order, dates as days, and "<0.5" as its bound. Pure."""
+"""Text as numbers: categories by their order or one feature each, dates as days, and "<0.5" as its bound. Pure."""
 
 from __future__ import annotations
 
@@ -24,8 +24,18 @@ def has_bounds(entries: Iterable[Any]) -> bool:
     return any(isinstance(entry, str) and _BOUND.fullmatch(entry) for entry in entries)
 
 
+def decoded_names(columns: Sequence[str], table: DataTable) -> tuple[str, ...]:
+    """The features that these columns become: one of `one_hot` is a feature for each of its words."""
+    return tuple(
+        feature
+        for name in columns
+        for feature in ([f"{name}={word}" for word in table.categories[name]] if name in table.one_hot else [name])
+    )
+
+
 def decoded(entries: Sequence[Any], name: str, table: DataTable, decimal: str, origin: str) -> FloatArray:
-    """The entries of a column as numbers, NaN where missing; BadInput, without the entry, where one cannot be read."""
+    """The entries of a column as numbers, one column of them for each of `decoded_names`, NaN where missing; BadInput,
+    without the entry, where one cannot be read."""
     absent, found = set(table.missing_markers), np.full(len(entries), np.nan)
     for place, entry in enumerate(entries):
         if entry is None or (isinstance(entry, str) and entry.strip() in absent):
@@ -39,7 +49,10 @@ def decoded(entries: Sequence[Any], name: str, table: DataTable, decimal: str, o
             )
             hint = "add it there, or to missing_markers" if listed else "correct it, or add it to missing_markers"
             raise BadInput(f"the data {origin} has in column {name} {what}", hint) from None
-    return found
+    if name not in table.one_hot:
+        return found
+    each = (found[:, None] == np.arange(len(table.categories[name]))).astype(np.float64)
+    return np.where(np.isnan(found)[:, None], np.nan, each)
 
 
 def _number(entry: Any, name: str, table: DataTable, decimal: str) -> float:

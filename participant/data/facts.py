@@ -168,14 +168,14 @@ class FeatureProfile:
         return self.kind not in ("empty", "constant", "dominated")
 
 
-def profile_features(matrix: Matrix) -> Iterator[FeatureProfile]:
-    """Every feature in order; those without a name are numbered from 0."""
-    block = _sampled(matrix.columns)
-    for row, values in enumerate(block):
+def profile_features(matrix: Matrix, looked_at: FloatArray | None = None) -> Iterator[FeatureProfile]:
+    """Every feature in order, by these samples; those without a name are numbered from 0."""
+    for row, values in enumerate(sampled(matrix.columns) if looked_at is None else looked_at):
         yield _profile(matrix.features[row] if matrix.features else str(row), values)
 
 
-def _sampled(columns: Columns) -> FloatArray:
+def sampled(columns: Columns) -> FloatArray:
+    """All samples, or of a large matrix some that are evenly spaced."""
     rows, count = columns.shape
     most = max(1, PROFILE_BYTES // (8 * rows))
     if count <= most:

@@ -17,7 +17,7 @@ import numpy as np
 
 from dcfpca.errors import BadInput, did_you_mean, listed
 from participant.data.data_config import DataTable
-from participant.data.decoded_text import has_bounds
+from participant.data.decoded_text import decoded_names, has_bounds
 from participant.data.matrix import Indices, Matrix, check_names
 
 Kind = Literal["number", "date", "text", "empty"]
@@ -111,6 +111,8 @@ class Layout:
     """The column that names the person of each sample; empty if there is none."""
     decoded: tuple[str, ...] = ()
     """Those of `numbers` that are text: categories, dates, and numbers with bounds."""
+    features: tuple[str, ...] = ()
+    """What `numbers` become: the same but for categories that are a feature for each word."""
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -148,8 +150,9 @@ def plan_layout(
     if bounds:
         told = f"entries such as <0.5 are read as their bound: {listed(bounds)}"
         note = f"{note}; {told}" if note else told
-    text = tuple(name for name in numbers if name in named or name in bounds)
-    return Layout(numbers, label, in_rows, note, person, text)
+    text, features = tuple(name for name in numbers if name in named or name in bounds), decoded_names(numbers, table)
+    check_names(features, origin)
+    return Layout(numbers, label, in_rows, note, person, text, features)
 
 
 def choose_features(
@@ -238,7 +241,10 @@ def _not_numbers(unusable: Mapping[str, ColumnKind], table: DataTable, origin: s
     rest = [*table.exclude, *(name for name in unusable if name not in ids)]
     keys = [f"id_column = {json.dumps(name, ensure_ascii=False)}" for name in ids]
     keys += [f"exclude = {json.dumps(rest, ensure_ascii=False)}"] if len(rest) > len(table.exclude) else []
-    return BadInput(sentence, f"write {' and '.join(keys)} in [data], or name them in [data] categories or dates")
+    return BadInput(
+        sentence,
+        f"write {' and '.join(keys)} in [data], or name them in [data] categories (one_hot if without order) or dates",
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,7 +92,8 @@ class Matrix:
     """Columns with the names of their features and the ids of their samples, if the data has them.
 
     `persons` names the person of each sample (`[data] person_column` or `persons`); empty: every sample is another.
-    `samples` are the positions of the samples in the source when some were left out. `notes` are sentences about what
+    `samples` are the positions of the samples in the source when some were left out, `lines` the line of the source in
+    which each of its samples stands, if a spreadsheet would show it so. `notes` are sentences about what
     was recognised while reading. `selected`: `[data] features` and `exclude` have been applied. `samples_in_rows`: a
     line of the source is a sample. `rules` are those of the site.
     """
@@ -106,16 +107,18 @@ class Matrix:
     selected: bool = False
     samples_in_rows: bool = False
     rules: RulesTable = field(default_factory=RulesTable)
+    lines: Sequence[int] | None = None
 
     def all_ids(self) -> Iterator[str]:
         """The ids of the samples in order."""
         return (self.id_at(place) for place in range(self.columns.shape[1]))
 
     def id_at(self, place: int) -> str:
-        """The id of a sample; without ids its number in the source, counted from 0."""
+        """The id of a sample; without ids its line in the source, or its number counted from 0."""
         if self.ids:
             return self.ids[place]
-        return str(place if self.samples is None else int(self.samples[place]))
+        position = place if self.samples is None else int(self.samples[place])
+        return str(position) if self.lines is None else f"line {self.lines[position]}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -19,6 +19,7 @@ from dcfpca.rpca.method import Columns, FloatArray
 from participant.data.arrays import read_hdf5, read_npy, read_npz, read_zarr, require_extra
 from participant.data.csv_files import read_csv
 from participant.data.data_config import DataTable
+from participant.data.decoded_text import decoded
 from participant.data.layout import Layout, RowLabels, check_ids, check_persons, choose_features, plan_layout
 from participant.data.matrix import JoinedColumns, Matrix, bounded, check_names, select_features
 from participant.data.raw_file_columns import spill
@@ -133,7 +134,7 @@ def _read_folder(path: Path, table: DataTable, place: SpillSettings) -> Matrix:
     ids = [one for part in ordered for one in part.ids]
     persons = tuple(one for part in ordered for one in part.persons)
     known = check_ids(ids, str(path)) if len(ids) == joined.shape[1] else ()
-    return replace(first, columns=joined, ids=known, persons=persons)
+    return replace(first, columns=joined, ids=known, persons=persons, lines=None)
 
 
 def _with_persons(matrix: Matrix, table: DataTable) -> Matrix:
@@ -224,21 +225,29 @@ def _collected(answer: Any, table: DataTable, place: SpillSettings) -> Matrix:
     names = list(answer.keys())
     labels = RowLabels()
     layout = plan_layout(names, {}, table, table.origin, 0)
-    batches = _batches(answer.partitions(BATCH_ROWS), names, layout, labels, table.origin)
+    batches = _batches(answer.partitions(BATCH_ROWS), names, layout, labels, table)
     columns = spill(batches, table.origin, place.directory, turned=True, memory_limit=place.memory_limit)
     return named_matrix(columns, layout, labels, table, table.origin, ())
 
 
 def _batches(
-    parts: Iterator[Sequence[Any]], names: Sequence[str], layout: Layout, labels: RowLabels, origin: str
+    parts: Iterator[Sequence[Any]], names: Sequence[str], layout: Layout, labels: RowLabels, table: DataTable
 ) -> Iterator[FloatArray]:
-    begin, places = 0, [names.index(name) for name in layout.numbers]
+    begin, numbers = 0, [name for name in layout.numbers if name not in layout.decoded]
     for part in parts:
-        labels.extend(layout, partial(_column, part, names))
+        read = partial(_column, part, names)
+        labels.extend(layout, read)
         try:
-            yield np.array([[np.nan if row[k] is None else float(row[k]) for k in places] for row in part])
+            yield np.column_stack(
+                [
+                    decoded(read(name), name, table, ".", table.origin)
+                    if name in layout.decoded
+                    else [np.nan if entry is None else float(entry) for entry in read(name)]
+                    for name in layout.numbers
+                ]
+            )
         except (TypeError, ValueError):
-            raise _not_a_number(part, begin, {names[k]: k for k in places}, origin) from None
+            raise _not_a_number(part, begin, {name: names.index(name) for name in numbers}, table.origin) from None
         begin += len(part)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
@@ -16,7 +15,6 @@ from dcfpca.rpca.method import Columns, FloatArray
 from participant.data.data_config import Numbers, RulesTable
 
 if TYPE_CHECKING:
-    from participant.data.facts import FeatureProfile
     from participant.data.matrix import Matrix
 
 
@@ -124,24 +122,3 @@ def _tests(features: Sequence[str], rules: RulesTable) -> Iterator[tuple[int, in
         for low, high in rules.ordered:
             if name == low and high in features:
                 yield row, list(features).index(high), -np.inf, np.inf, (), f"above {high}"
-
-
-def proposed_rules(profiles: Sequence[FeatureProfile]) -> list[str]:
-    """Lines of `[rules]` that the data suggests, ready to paste; none where it suggests nothing."""
-    missing = {one.name: list(one.sentinels) for one in profiles if one.sentinels}
-    codes = {one.name: list(one.values) for one in profiles if one.kind == "binary"}
-    never = [one.name for one in profiles if one.kind == "numeric" and one.least_but_sentinels >= 0]
-    lines = [
-        *([f"missing = {_inline(missing)}"] if missing else []),
-        *([f"codes = {_inline(codes)}"] if codes else []),
-        *([f"non_negative = {json.dumps(never, ensure_ascii=False)}"] if never else []),
-    ]
-    return ["[rules]", *lines] if lines else []
-
-
-def _inline(table: Mapping[str, Sequence[float]]) -> str:
-    """A table on one line of TOML."""
-    pairs = (
-        f"{json.dumps(name, ensure_ascii=False)} = [{', '.join(f'{x:g}' for x in own)}]" for name, own in table.items()
-    )
-    return f"{{ {', '.join(pairs)} }}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -122,7 +122,7 @@ def named_matrix(
     columns: Any, layout: Layout, labels: RowLabels, table: DataTable, origin: str, notes: tuple[str, ...]
 ) -> Matrix:
     """The matrix with names: a column of labels holds ids if lines are samples, otherwise names of features."""
-    header = layout.numbers if table.header else ()
+    header = layout.features if table.header else ()
     found = check_ids(labels.names, origin, layout.label)
     if layout.samples_in_rows:
         persons = check_persons(labels.persons, origin)
@@ -175,7 +175,8 @@ def read_excel(path: Path, table: DataTable, place: SpillSettings) -> Matrix:
         ]
     )
     read = ArrayColumns(numbers.T if layout.samples_in_rows else numbers)
-    return named_matrix(read, layout, labels, table, str(path), (layout.note,) if layout.note else ())
+    made = named_matrix(read, layout, labels, table, str(path), (layout.note,) if layout.note else ())
+    return replace(made, lines=[number for number, _ in body]) if layout.samples_in_rows else made
 
 
 def _sheet_lines(path: Path, table: DataTable) -> tuple[list[str], list[Line]]:

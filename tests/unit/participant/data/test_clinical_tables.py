@@ -144,7 +144,7 @@ def test_a_run_with_fewer_features_leaves_out_the_samples_that_have_none_of_them
     used = without_empty_samples(matrix, measure(matrix.columns, "d.csv"))
     part = MatrixParts(used, has_missing=True).part(("b",), "d.csv")
     np.testing.assert_array_equal(part.columns.read(0, 2), [[2, 4]])
-    assert [part.id_at(place) for place in (0, 1)] == ["0", "3"]
+    assert [part.id_at(place) for place in (0, 1)] == ["line 2", "line 5"]
     np.testing.assert_array_equal(
         select_features(used, ("b", "a"), "d.csv").columns.read(1, 3), [[np.nan, 4], [3, np.nan]]
     )
@@ -254,3 +254,33 @@ def test_categories_dates_and_bounds_are_numbers_and_what_is_not_listed_is_refus
     assert "II" not in str(refused.value)
     with pytest.raises(BadInput, match="has no column sage"):
         open_matrix(DataTable(**keys, categories={"sage": ("I", "II")}))
+
+
+def test_words_without_order_are_a_feature_each(tmp_path: Path) -> None:
+    path = tmp_path / "data.csv"
+    path.write_text("age,arm,cd4\n40,B,300\n50,?,310\n60,A,320\n")
+    keys: dict[str, Any] = {"path": path, "orientation": "samples-in-rows", "one_hot": ("arm",)}
+    matrix = open_matrix(DataTable(**keys, categories={"arm": ("A", "B", "C")}))
+    assert matrix.features == ("age", "arm=A", "arm=B", "arm=C", "cd4")
+    read = matrix.columns.read(0, 3)
+    np.testing.assert_array_equal(read[1:4], [[0, np.nan, 1], [1, np.nan, 0], [0, np.nan, 0]])
+    np.testing.assert_array_equal(read[[0, 4]], [[40, 50, 60], [300, 310, 320]])
+    with pytest.raises(ValueError, match="list the words of arm in categories"):
+        DataTable(**keys)
+    path.write_text("age,arm,arm=A\n40,B,300\n50,A,310\n60,A,320\n")
+    with pytest.raises(BadInput, match="two features named arm=A"):
+        open_matrix(DataTable(**keys, categories={"arm": ("A", "B")}))
+
+
+def test_samples_without_ids_are_called_by_their_line(tmp_path: Path) -> None:
+    path = tmp_path / "data.csv"
+    for text, ids in (
+        ("a,b\n1,2\n,\n5,6\n\n", ["line 2", "line 4"]),
+        ("a,b\n1,2\n\n,\n5,6\n", ["0", "2"]),  # which line a reader shows is not known
+    ):
+        path.write_text(text)
+        matrix = opened(path, **ROWS)
+        used = without_empty_samples(matrix, measure(matrix.columns, path))
+        assert list(used.all_ids()) == ids
+    path.write_text("1,2\n3,4\n5,6\n")
+    assert list(opened(path, **ROWS, header=False).all_ids()) == ["line 1", "line 2", "line 3"]

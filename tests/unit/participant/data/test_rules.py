@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 
 from dcfpca.errors import BadInput
+from dcfpca.rpca.column_blocks import ArrayColumns
 from participant.data.data_config import DataTable, RulesTable
 from participant.data.facts import profile_features
 from participant.data.matrix import Matrix
 from participant.data.readers import open_matrix
-from participant.data.rules import Breach, breaches, proposed_rules
+from participant.data.rules import Breach, breaches
+from participant.data.suggested_rules import proposed_rules
 from participant.findings.worklist import read_worklist
 from participant.results.flag_tables import write_rule_table
 
@@ -80,11 +82,35 @@ def test_the_proposed_rules_are_toml_that_the_configuration_takes(tmp_path: Path
     lines = ["weight,sex,temperature", *(f"{a},{b:g},{c}" for a, b, c in zip(weight, coin, temperature, strict=True))]
     (tmp_path / "data.csv").write_text("\n".join(lines) + "\n")
     matrix = open_matrix(DataTable(path=tmp_path / "data.csv", orientation="samples-in-rows"))
-    text = "\n".join(proposed_rules(list(profile_features(matrix))))
-    proposed = RulesTable.model_validate(tomllib.loads(text)["rules"])
+    proposed = proposed_for(matrix)
     assert proposed.missing == {"weight": (9999.0,)}
     assert proposed.codes == {"sex": (1.0, 2.0)}
     assert proposed.non_negative == ("weight",)  # and not the temperature
+    assert not proposed.range
+    assert not proposed.ordered
+
+
+def proposed_for(matrix: Matrix) -> RulesTable:
+    values = matrix.columns.read(0, matrix.columns.shape[1])
+    text = "\n".join(proposed_rules(list(profile_features(matrix)), values))
+    return RulesTable.model_validate(tomllib.loads(text)["rules"])
+
+
+def test_scales_and_orders_are_proposed_only_where_chance_does_not_make_them() -> None:
+    rng = np.random.default_rng(1)
+    systolic = np.round(rng.normal(125, 18, 1200))
+    diastolic = np.round(systolic - np.maximum(rng.normal(45, 10, 1200), 5))
+    systolic[5], diastolic[5] = diastolic[5], systolic[5]  # an error does not hide the order
+    mean = np.round((systolic + diastolic) / 2, 1)
+    percent = np.clip(np.round(rng.normal(60, 40, 1200)), 0, 100)
+    pulse = np.round(rng.normal(75, 8, 1200))  # overlaps with both, and has no order
+    tall = np.round(rng.normal(170, 4, 1200))  # nearly always above: by its level alone
+    features = ("systolic", "diastolic", "mean", "percent", "pulse", "tall")
+    columns = ArrayColumns(np.stack([systolic, diastolic, mean, percent, pulse, tall]))
+    proposed = proposed_for(Matrix(columns, features))
+    assert proposed.range == {"percent": (0.0, 100.0)}
+    assert set(proposed.ordered) == {("diastolic", "mean"), ("mean", "systolic")}
+    assert "percent" not in proposed.non_negative
 
 
 def test_a_breach_is_in_the_worklist_marked_as_a_rule_and_a_flagged_one_says_both(tmp_path: Path) -> None:
