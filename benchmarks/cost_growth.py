@@ -50,13 +50,14 @@ def main() -> None:
     parser.add_argument("--json", default="", help="write the document here too")
     parser.add_argument("--federation", type=int, nargs="*", default=[], metavar="E", help="cohorts of real processes")
     parser.add_argument("--no-site", action="store_true", help="leave the site's figures as they are")
+    parser.add_argument("--shrink", type=int, default=1, help="divide the site's sizes by this, ranks too")
     parser.add_argument("--figures", default="", metavar="DIR", help="draw them, as SVG and PNG (extra `bench`)")
     options = parser.parse_args()
     threadpool_limits(limits=1)
     kept = Path(options.json) if options.json else None
     report: dict[str, Any] = json.loads(kept.read_text()) if kept and kept.exists() else {}
     if not options.no_site:
-        report |= {"base": BASE, "site": {key: site_series(key) for key in SERIES}}
+        report |= {"base": BASE, "site": {key: site_series(key, options.shrink) for key in SERIES}}
     report["bytes_per_participant"] = [bytes_of(cohort) for cohort in COHORTS]
     known = {point["participants"]: point for point in report.get("federation", [])}
     known |= {cohort: federation(cohort) for cohort in options.federation}
@@ -69,8 +70,9 @@ def main() -> None:
     print(text)
 
 
-def site_series(key: str) -> dict[str, Any]:
-    points = [site_cost(**(BASE | {key: value})) for value in SERIES[key]]
+def site_series(key: str, shrink: int) -> dict[str, Any]:
+    cases = [BASE | {key: value} for value in SERIES[key]]
+    points = [site_cost(**{size: max(1, value // shrink) for size, value in one.items()}) for one in cases]
     sizes, seconds = np.log([point[key] for point in points]), np.log([point["cpu_seconds"] for point in points])
     return {"points": points, "exponent": float(np.polyfit(sizes, seconds, 1)[0])}
 

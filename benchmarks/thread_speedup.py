@@ -45,11 +45,9 @@ from participant.engine.thread_engine import Engine
 
 THREADS = (1, 2)
 RANKS = (5, 50, 150)
-SIZE = 3000
 DISK_ROWS, DISK_RANK, DISK_LIMIT = 1000, 20, "256 MiB"
 ROUNDS = 7  # the opening, two sketching rounds of one pass, and rounds as most of a run are
-COLUMNS_BESIDE, SITES_BESIDE, RANK_BESIDE = 1500, 4, 20
-YARDSTICK = 1 << 24  # numbers: far more than any cache holds
+SITES_BESIDE, RANK_BESIDE = 4, 20
 Row = dict[str, Any]
 
 
@@ -103,11 +101,11 @@ def by_threads(found: Mapping[int, object]) -> dict[str, object]:
     return {str(threads): found[threads] for threads in THREADS}
 
 
-def in_memory(repeats: int) -> Iterator[Row]:
-    for rank in RANKS:
-        problem = problem_of(Recipe(SIZE, SIZE, rank, 0.05), 0)
-        yield {"case": "in memory", "rows": SIZE, "columns": SIZE, "rank": rank} | compared(
-            method_for(SIZE, rank), ArrayColumns(problem.M), repeats
+def in_memory(repeats: int, size: int) -> Iterator[Row]:
+    for rank in (rank for rank in RANKS if rank < size // 4):
+        problem = problem_of(Recipe(size, size, rank, 0.05), 0)
+        yield {"case": "in memory", "rows": size, "columns": size, "rank": rank} | compared(
+            method_for(size, rank), ArrayColumns(problem.M), repeats
         )
 
 
@@ -125,10 +123,10 @@ def out_of_core(repeats: int, gib: float) -> Iterator[Row]:
         yield about | {"cold_read_seconds": cold, "limit": DISK_LIMIT} | row
 
 
-def machine() -> Row:
+def machine(size: int) -> Row:
     """How much faster two threads are than one at reading memory, at a triad and at matrix products."""
-    a, b, c = (np.ones(YARDSTICK) for _ in range(3))
-    A, B = np.ones((1000, 1000)), np.ones((1000, 1000))
+    a, b, c = (np.ones(2 * size * size) for _ in range(3))  # far more than any cache holds
+    A, B = np.ones((size // 3, size // 3)), np.ones((size // 3, size // 3))
     works: dict[str, Callable[[slice], object]] = {
         "read": lambda part: np.vdot(a[part], a[part]),
         "triad": lambda part: np.add(b[part], c[part], out=a[part]),
@@ -142,7 +140,7 @@ def machine() -> Row:
             for _ in range(5):
                 for threads in THREADS:
                     began = time.perf_counter()
-                    list(pool.map(partial(_share, work, pieces, threads), range(threads)))
+                    list(pool.map(partial(_share, work, a.size, pieces, threads), range(threads)))
                     taken[threads] = min(taken[threads], time.perf_counter() - began)
             found[name] = taken[1] / taken[2]
             if name == "read":
@@ -150,18 +148,18 @@ def machine() -> Row:
     return found
 
 
-def _share(work: Callable[[slice], object], pieces: int, threads: int, place: int) -> None:
-    each = YARDSTICK // pieces
+def _share(work: Callable[[slice], object], size: int, pieces: int, threads: int, place: int) -> None:
+    each = size // pieces
     for piece in range(place, pieces, threads):
         work(slice(piece * each, (piece + 1) * each))
 
 
-def beside(repeats: int) -> Row:
+def beside(repeats: int, size: int) -> Row:
     """Seconds until several sites in processes of their own, begun together, have all done their rounds: by threads."""
     taken: dict[str, float] = {}
     for _ in range(repeats):
         for threads in THREADS:
-            words = [sys.executable, "-m", "benchmarks.thread_speedup", "--worker", str(threads)]
+            words = [sys.executable, "-m", "benchmarks.thread_speedup", "--worker", str(threads), "--size", str(size)]
             begun = [
                 subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
                 for _ in range(SITES_BESIDE)
@@ -174,14 +172,14 @@ def beside(repeats: int) -> Row:
                 one.communicate("go\n")
             took = time.perf_counter() - started
             taken[str(threads)] = min(taken.get(str(threads), np.inf), took)
-    shape = {"rows": SIZE, "columns": COLUMNS_BESIDE, "rank": RANK_BESIDE}
+    shape = {"rows": size, "columns": size // 2, "rank": RANK_BESIDE}
     return {"sites": SITES_BESIDE, **shape, "seconds": taken, "ratio": taken["2"] / taken["1"]}
 
 
-def worker(threads: int) -> None:
+def worker(threads: int, size: int) -> None:
     """One of the sites of `beside`: ready, waits for a line, does its rounds."""
-    problem = problem_of(Recipe(SIZE, COLUMNS_BESIDE, RANK_BESIDE, 0.05), 0)
-    method, columns = method_for(SIZE, RANK_BESIDE), ArrayColumns(problem.M)
+    problem = problem_of(Recipe(size, size // 2, RANK_BESIDE, 0.05), 0)
+    method, columns = method_for(size, RANK_BESIDE), ArrayColumns(problem.M)
     answers = played(method, columns, ROUNDS)
     print("ready", flush=True)
     sys.stdin.readline()
@@ -192,6 +190,7 @@ def worker(threads: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--size", type=int, default=3000, help="rows and columns of the matrix in memory")
     parser.add_argument("--gib", type=float, default=1.0)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--worker", type=int, default=0, help=argparse.SUPPRESS)
@@ -199,15 +198,15 @@ def main() -> None:
     keep_freed_memory()  # as the daemon does
     load_loops([5])
     if given.worker:
-        worker(given.worker)
+        worker(given.worker, given.size)
         return
     rows = []
     with threadpool_limits(1):
-        for row in chain(in_memory(given.repeats), out_of_core(given.repeats, given.gib)):
+        for row in chain(in_memory(given.repeats, given.size), out_of_core(given.repeats, given.gib)):
             print(json.dumps(row), file=sys.stderr, flush=True)
             rows.append(row)
-        found = {"repeats": given.repeats, "load": os.getloadavg()[0], "machine": machine(), "steps": rows}
-        found["beside"] = beside(given.repeats)
+        found = {"repeats": given.repeats, "load": os.getloadavg()[0], "machine": machine(given.size), "steps": rows}
+        found["beside"] = beside(given.repeats, given.size)
     text = json.dumps(found, indent=1)
     print(text)
     if given.json:

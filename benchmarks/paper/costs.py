@@ -16,6 +16,7 @@ import json
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
@@ -43,16 +44,17 @@ ROUNDS = 5
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("part", choices=["exchange", "sites"])
+    parser.add_argument("--sizes", type=int, nargs="*", help="cohorts of `exchange`, or columns of `sites`")
     parser.add_argument("--out", type=Path, required=True)
     wanted = parser.parse_args()
-    document = exchange() if wanted.part == "exchange" else sites()
+    document = exchange(wanted.sizes or COHORTS) if wanted.part == "exchange" else sites(wanted.sizes or COLUMNS)
     wanted.out.write_text(json.dumps(document, indent=1) + "\n")
     print(wanted.out)
 
 
-def exchange() -> dict[str, Any]:
+def exchange(cohorts: Sequence[int]) -> dict[str, Any]:
     """Bytes and seconds of real rounds by cohort, plain and secure."""
-    rows = [_rounds(cohort, kind) for kind in ("plain", "secure") for cohort in COHORTS]
+    rows = [_rounds(cohort, kind) for kind in ("plain", "secure") for cohort in cohorts]
     return {"rows": ROWS, "rank": RANK, "runs": rows}
 
 
@@ -74,13 +76,13 @@ class Step:
     aggregator_seconds: float
 
 
-def sites() -> dict[str, Any]:
+def sites(columns: Sequence[int]) -> dict[str, Any]:
     """A site's step by how many share the n columns."""
     with threadpool_limits(1):
         steps = [
             _step(name, n, count)
             for name in ("gradient", "subspace")
-            for n in COLUMNS
+            for n in columns
             for count in SITES
             if n / count <= MOST_COLUMNS
         ]

@@ -45,10 +45,10 @@ class Dataset:
 
 
 def highway(data: Path) -> Dataset:
-    """4800 pixels × 600 frames in [0, 1], six consecutive periods as sites."""
+    """Pixels × frames in [0, 1], 4800 × 600 as published, six consecutive periods as sites."""
     with np.load(data / "highway" / "highway_60x80.npz", allow_pickle=False) as file:
-        M, truth = (file[name].reshape(4800, 600) for name in ("frames", "gt"))
-    ends = np.cumsum(equal_counts(600, HIGHWAY_SITES))
+        M, truth = (file[name].reshape(-1, file[name].shape[-1]) for name in ("frames", "gt"))
+    ends = np.cumsum(equal_counts(M.shape[1], HIGHWAY_SITES))
     judged = (truth == MOVING) | np.isin(truth, BACKGROUND)
     sites = tuple(np.split(M / 255.0, ends[:-1], axis=1))
     return Dataset("highway", sites, HIGHWAY_RANK, truth == MOVING, judged, by_column=False)
