@@ -18,7 +18,7 @@ from dcfpca.scaffold.background import until
 from dcfpca.scaffold.local_consortium import Consortium
 from dcfpca.spec import RunSpec
 from dcfpca.text.run_progress import RunProgress
-from dcfpca.text.run_watch import RunWatch, raise_unless_finished
+from dcfpca.text.run_watch import follow_run, raise_unless_finished
 
 PATIENCE = 120.0
 
@@ -47,7 +47,7 @@ def _run(operator: Operator, spec: RunSpec, consortium: Consortium) -> Networked
     with RunProgress() as progress:
         began = time.monotonic()
         run_id = operator.propose(spec.canonical(), uuid.uuid4().hex).run_id
-        view = RunWatch(operator, run_id, progress).follow()
+        view = follow_run(operator, run_id, progress)
         seconds = time.monotonic() - began
     raise_unless_finished(view)
     results = [consortium.results(name, run_id) for name in spec.participants]

@@ -18,7 +18,7 @@ from dcfpca.scaffold.config_texts import Tables
 from dcfpca.scaffold.demo import site_names
 from dcfpca.spec import parse_spec
 from dcfpca.text.run_progress import RunProgress
-from dcfpca.text.run_watch import RunWatch, raise_unless_finished
+from dcfpca.text.run_watch import follow_run, raise_unless_finished
 from dcfpca.v1 import admin_pb2 as pb
 
 _COLUMNS = 2
@@ -134,8 +134,12 @@ def _follow(operator: Operator, spec: bytes, clock: SetUpClock) -> tuple[pb.RunV
     with RunProgress() as progress:
         began = time.monotonic()
         proposed = operator.propose(spec, uuid.uuid4().hex)
-        watch = RunWatch(operator, proposed.run_id, progress)
-        view = watch.follow(lambda history: clock.see(history.view, time.monotonic()))
+        view = follow_run(
+            operator,
+            proposed.run_id,
+            progress,
+            on_update=lambda history: clock.see(history.view, time.monotonic()),
+        )
     raise_unless_finished(view)
     return view, time.monotonic() - began
 

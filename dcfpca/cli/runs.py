@@ -16,7 +16,7 @@ from dcfpca.text.command_runner import FAILED
 from dcfpca.text.console import print_json, result, say, show
 from dcfpca.text.run_progress import RunHistory, RunProgress
 from dcfpca.text.run_views import enrolment_lines, run_document, run_listing, run_picture, runs_table, unknown_names
-from dcfpca.text.run_watch import RunWatch, raise_unless_finished
+from dcfpca.text.run_watch import follow_run, raise_unless_finished
 from dcfpca.v1 import admin_pb2 as pb
 
 app = typer.Typer(
@@ -31,27 +31,6 @@ Follow = Annotated[bool, typer.Option("--watch", help="Watch the run; exit 0 onl
 
 RECENT_RUNS = 50
 """How many runs are searched for the last one whose cohort sites will compare with the next."""
-
-_SPEC_FLAGS = frozenset(
-    [
-        "method",
-        "rows",
-        "rank",
-        "max_rank",
-        "rounds",
-        "tolerance",
-        "quorum",
-        "aggregation",
-        "precision",
-        "export",
-        "enrol_seconds",
-        "round_seconds",
-        "seed",
-        "warm_start",
-        "label",
-    ]
-)
-"""The parameters of `start` that are keys of the spec by the same name."""
 
 
 def _key(name: str, help: str) -> Any:
@@ -96,14 +75,16 @@ def start(
     as_json: Json = False,
 ) -> None:
     """Propose a run to the participants. Prints the run's identifier."""
-    flags = {key: value for key, value in locals().items() if key in _SPEC_FLAGS}
+    given = dict(locals())
     from dcfpca.operator.proposals import (  # noqa: PLC0415  imports NumPy
         cohort_note,
         expected_error,
         spec_from_flags,
         with_time_for_people,
     )
+    from dcfpca.spec import RunSpec  # noqa: PLC0415  imports NumPy
 
+    flags = {key: value for key, value in given.items() if key in RunSpec.model_fields}
     proposed = spec_from_flags(spec, flags | {"participants": participants and _names(participants)}, settings or ())
     known = operator.participants()
     exposed = cohort_note(proposed, operator.runs(RECENT_RUNS), known)
@@ -298,7 +279,7 @@ def _follow(operator: Operator, view: pb.RunView, retry: RetryPolicy, as_json: b
         with RunProgress() as progress:
             if view.status:
                 progress.update(view)
-            view = RunWatch(operator, view.run_id, progress, retry).follow(_EnrolmentNote(operator, progress))
+            view = follow_run(operator, view.run_id, progress, retry, _EnrolmentNote(operator, progress))
     except KeyboardInterrupt:
         say(f"stopped watching; the run continues: `dcfpca run watch {view.run_id}`")
         raise typer.Exit(FAILED) from None

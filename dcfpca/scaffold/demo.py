@@ -28,7 +28,7 @@ from dcfpca.scaffold.local_consortium import Consortium, LocalPlan, create_conso
 from dcfpca.spec import RunSpec, parse_spec
 from dcfpca.text.console import say
 from dcfpca.text.run_progress import RunHistory, RunProgress
-from dcfpca.text.run_watch import RunWatch, raise_unless_finished
+from dcfpca.text.run_watch import follow_run, raise_unless_finished
 from dcfpca.v1 import admin_pb2 as pb
 
 FEWEST_SITES = 2
@@ -247,7 +247,7 @@ def _follow(plan: DemoPlan, operator: Operator, consortium: Consortium, names: l
         faults = FaultInjector(consortium, names[1], progress.note)
         proposed = operator.propose(plan.spec(names).canonical(), uuid.uuid4().hex)
         progress.update(proposed)
-        view = RunWatch(operator, proposed.run_id, progress).follow(faults.on_update if plan.kill else None)
+        view = follow_run(operator, proposed.run_id, progress, on_update=faults.on_update if plan.kill else None)
         consortium.start_site(names[1])  # the run may have ended while it was down
     raise_unless_finished(view, f"the logs are in {consortium.directory}")
     manifests = [consortium.results(name, view.run_id) / "manifest.json" for name in names]

@@ -5,12 +5,8 @@
 
 from __future__ import annotations
 
-import json
-import math
-from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from statistics import median
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -20,11 +16,9 @@ from rich.table import Table
 from rich.text import Text
 
 from dcfpca.operator.run_stream import OVER
-from dcfpca.text.console import figure, plain, size, span, stderr
+from dcfpca.text.console import figure, plain, size, stderr
 from dcfpca.text.run_views import coloured, complaint_line, reason_without_refusals, refusal_line, waiting_line
 from dcfpca.v1 import admin_pb2 as pb
-
-_RECENT = 5
 
 
 @dataclass(slots=True)
@@ -63,30 +57,6 @@ class RunHistory:
         return sum(one.bytes_sent for one in self.rounds.values())
 
 
-def rounds_left(changes: Sequence[float], done: int, limit: int, tolerance: float) -> int:
-    """An upper estimate of the rounds to come, extrapolated from how the subspace change fell in recent rounds."""
-    most = max(limit - done, 0)
-    recent = [change for change in changes[-_RECENT:] if math.isfinite(change) and change > 0]
-    if tolerance <= 0 or len(recent) < 2:
-        return most
-    if recent[-1] < tolerance:
-        return min(most, 1)
-    fall = (math.log(recent[0]) - math.log(recent[-1])) / (len(recent) - 1)
-    if fall <= 0:
-        return most
-    # A run ends when two rounds in a row meet the tolerance, hence one more.
-    return min(most, math.ceil((math.log(recent[-1]) - math.log(tolerance)) / fall) + 1)
-
-
-def seconds_left(rounds: Sequence[pb.RoundView], limit: int, tolerance: float) -> float:
-    """The rounds left times the median length of recent rounds; NaN before the first round of the method."""
-    worked = [one for one in rounds if one.round > 0]
-    if not worked:
-        return math.nan
-    usual = median(one.seconds for one in worked[-_RECENT:])
-    return usual * rounds_left([one.change for one in worked], worked[-1].round, limit, tolerance)
-
-
 class RunProgress(AbstractContextManager["RunProgress"]):
     """Shows the views of a run as they arrive."""
 
@@ -122,13 +92,6 @@ class RunProgress(AbstractContextManager["RunProgress"]):
             self._live.update(picture(self._history))
         else:
             self._print_lines(before, fresh)
-
-    def report_silence(self, seconds: float) -> None:
-        """Print who is awaited after `seconds` without news; the live display shows it anyway."""
-        view = self._history.view
-        if view.awaited and not self._console.is_terminal:
-            who = ", ".join(_awaited(view))
-            self.note(f"round {view.round} has been awaiting {who} for {span(seconds)} ({view.phase})")
 
     def note(self, text: str) -> None:
         """Print a line above the live display."""
@@ -174,9 +137,7 @@ def round_line(one: pb.RoundView) -> str:
 def picture(history: RunHistory) -> RenderableType:
     """The live display: a bar, the figures of the last round, who is awaited."""
     view, rounds = history.view, [history.rounds[number] for number in sorted(history.rounds)]
-    spec = json.loads(view.spec or b"{}")
-    limit, tolerance = view.round_limit or 1, float(spec.get("tolerance", 0.0))
-    lines: list[RenderableType] = [_bar(view, seconds_left(rounds, limit, tolerance), limit)]
+    lines: list[RenderableType] = [_bar(view, view.round_limit or 1)]
     if rounds:
         lines.append(Text(f"  {round_line(rounds[-1])}"))
     if view.awaited and view.status not in OVER:
@@ -194,19 +155,17 @@ def _awaited(view: pb.RunView) -> list[str]:
     return [f"{name} {view.percent[name]} %" if name in view.percent else name for name in view.awaited]
 
 
-def _bar(view: pb.RunView, left: float, limit: int) -> RenderableType:
-    """Rounds against the limit. The bar of a run that converges early jumps to full, so the time left is a bound."""
+def _bar(view: pb.RunView, limit: int) -> RenderableType:
+    """Rounds against the limit. The bar of a run that converges early jumps to full."""
     over = view.status in OVER
     grid = Table.grid(padding=(0, 1))
     sign = Text("✓" if view.status == "finished" else "✗") if over else Spinner("dots")
     done = limit if view.status == "finished" else min(view.round, limit)
-    eta = "" if over or math.isnan(left) else f"at most {span(left)} left"
     grid.add_row(
         sign,
         Text(view.run_id, style="bold"),
         coloured(view.status),
         ProgressBar(total=max(limit, 1), completed=done, width=24),
         Text(f"round {view.round} of at most {limit}"),
-        Text(eta, style="dim"),
     )
     return grid

@@ -24,7 +24,7 @@ from dcfpca.scaffold.background import until
 from dcfpca.scaffold.demo import draw, score
 from dcfpca.scaffold.local_consortium import Consortium, LocalPlan, create_consortium, start_consortium, stop_consortium
 from dcfpca.text.run_progress import RunHistory, RunProgress
-from dcfpca.text.run_watch import RunWatch
+from dcfpca.text.run_watch import follow_run
 from dcfpca.v1.admin_pb2 import ListRunsRequest
 from dcfpca.v1.admin_pb2_grpc import AdminServiceStub
 
@@ -296,7 +296,7 @@ def test_a_watch_survives_the_death_of_the_aggregator_and_says_so_once(terminal:
                 other.abort(run_id, "enough")
 
     with stage.operator() as operator, RunProgress(Console(file=told, width=200)) as progress:
-        view = RunWatch(operator, run_id, progress).follow(strike)
+        view = follow_run(operator, run_id, progress, on_update=strike)
         assert (view.status, view.reason) == ("aborted", "aborted by operator: enough")
         assert told.getvalue().count("was lost; trying again") == 1
         assert told.getvalue().count("connected again") == 1
@@ -319,7 +319,7 @@ def test_a_run_that_waits_in_vain_pauses_with_the_reason_and_resumes_in_the_same
                 sites[name].kill()
 
     with stage.operator() as operator, RunProgress(Console(file=io.StringIO())) as progress:
-        paused = RunWatch(operator, run_id, progress).follow(strike)
+        paused = follow_run(operator, run_id, progress, on_update=strike)
         assert paused.status == "paused"
         assert "longer than the spec's patience" in paused.reason
         assert not any(sites[name].is_running() for name in ("a", "b")), "the run paused before they were killed"

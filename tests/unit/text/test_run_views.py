@@ -139,19 +139,18 @@ def test_a_refusal_is_told_once() -> None:
     assert told(view, view).count("refused by d (enrolment): no") == 1
 
 
-def test_on_a_terminal_the_picture_says_round_awaited_bytes_and_outlook() -> None:
+def test_on_a_terminal_the_picture_says_round_awaited_and_bytes() -> None:
     with RunProgress(Console(file=io.StringIO(), force_terminal=True)) as progress:
         progress.update(run_view(round_view(1), round_view(2), round=3, awaited=["b", "a"], percent={"b": 40}))
         text = drawn(picture(progress.history))
-    for word in ("round 3 of at most 50", "awaiting b 40 %, a (uploading)", "4.0 kB received", "left", "rank 2"):
+    for word in ("round 3 of at most 50", "awaiting b 40 %, a (uploading)", "4.0 kB received", "rank 2"):
         assert word in text
 
 
-def test_a_finished_run_foretells_nothing_and_awaits_nobody() -> None:
+def test_a_finished_run_awaits_nobody() -> None:
     with RunProgress(Console(file=io.StringIO(), force_terminal=True)) as progress:
         progress.update(run_view(round_view(1), status="finished", awaited=["a"], reason="converged"))
         text = drawn(picture(progress.history))
-    assert "left" not in text
     assert "awaiting" not in text
     assert "converged" in text
 

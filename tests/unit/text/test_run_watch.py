@@ -12,7 +12,7 @@ import pytest
 from dcfpca.errors import Unreachable
 from dcfpca.operator.run_stream import RetryPolicy
 from dcfpca.text.run_progress import RunProgress
-from dcfpca.text.run_watch import RunWatch
+from dcfpca.text.run_watch import follow_run
 from dcfpca.v1 import admin_pb2 as pb
 from dcfpca.v1.admin_pb2_grpc import AdminServiceStub
 
@@ -42,7 +42,7 @@ def channel() -> Iterator[grpc.Channel]:
 def follow(calls: int, channel: grpc.Channel, retry: RetryPolicy) -> str:
     with RunProgress() as progress:
         operator: Any = DownAtFirst(calls, channel)
-        return RunWatch(operator, "r1", progress, retry).follow().status
+        return follow_run(operator, "r1", progress, retry).status
 
 
 def test_with_patience_an_aggregator_that_is_down_at_the_start_is_waited_for(channel: grpc.Channel) -> None:
