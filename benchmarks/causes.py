@@ -95,7 +95,7 @@ def said_of(sites: list[FloatArray], truth: list[Truth]) -> tuple[list[tuple[str
     for M, put in zip(sites, truth, strict=True):
         scored = judge.transform(M).scored
         flagged = [
-            Flagged(int(row), int(column), M[row, column], scored.expected[row, column], scored.z[row, column])
+            Flagged(int(row), int(column), scored.expected[row, column], scored.z[row, column])
             for column, row in zip(*np.nonzero(scored.flagged.T), strict=True)
         ]
         told = explain(ArrayColumns(M), lambda some: judge.transform(some).scored.z, judge.deviation, names, flagged)

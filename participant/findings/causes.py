@@ -59,11 +59,10 @@ class Cause:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Flagged:
-    """A flagged entry: its feature, its sample, its value, what was expected there, and how far off it is."""
+    """A flagged entry: its feature, its sample, what was expected there, and how far off it is."""
 
     row: int
     column: int
-    observed: float
     expected: float
     z: float
 
@@ -164,14 +163,14 @@ class _Explainer:
         after = iter(self.judge(np.column_stack(trials)).T if trials else ())
         for one, stories in zip(entries, told, strict=True):
             judged = [(story, next(after) if story.values else None) for story in stories]
-            yield self._likeliest(one, judged, before[one.column])
+            yield self._likeliest(one, float(samples[one.column][one.row]), judged, before[one.column])
 
     def _sample(self, column: int) -> FloatArray:
         return np.asarray(self.columns.read(column, column + 1)[:, 0], dtype=np.float64)
 
     def _stories(self, one: Flagged, sample: FloatArray, z: FloatArray) -> Iterator[_Story]:
         """Every story that could lead to this value, with how likely it does so."""
-        x, row, own = one.observed, one.row, self.features[one.row]
+        x, row, own = float(sample[one.row]), one.row, self.features[one.row]
         yield from _numeric_stories(x, row, own)
         if x in CODES and (x < own.least or (x >= 99.0 and not own.counts[x])):
             yield _Story(Cause(CODE, f"{x:g} stands for missing"), -math.log(len(CODES)))
@@ -185,13 +184,13 @@ class _Explainer:
             yield _Story(cause, -math.log(len(partners)), {row: float(sample[other]), other: x})
 
     def _likeliest(
-        self, one: Flagged, judged: Sequence[tuple[_Story, FloatArray | None]], before: FloatArray
+        self, one: Flagged, x: float, judged: Sequence[tuple[_Story, FloatArray | None]], before: FloatArray
     ) -> Cause | None:
         own = self.features[one.row]
-        off = abs(one.observed - one.expected) / own.deviation
+        off = abs(x - one.expected) / own.deviation
         # A value that is merely extreme lies anywhere, and is written as the others of its feature are.
-        anywhere = own.step / (20.0 * max(off, 1.0)) * (1.0 if own.has_step(one.observed) else 0.1)
-        total = NONE_OF_THESE * max(anywhere, own.share(one.observed))
+        anywhere = own.step / (20.0 * max(off, 1.0)) * (1.0 if own.has_step(x) else 0.1)
+        total = NONE_OF_THESE * max(anywhere, own.share(x))
         best, most, kinds = None, 0.0, defaultdict[str, float](float)
         for story, after in judged:
             mass = (1.0 - NONE_OF_THESE) / len(KINDS) * math.exp(self._log_mass(one, story, after, before))

@@ -20,7 +20,7 @@ def explain_flags(
     """A story or None for each flagged entry, in the order of `entries`."""
     deviation = np.maximum(judge.deviation, np.finfo(float).tiny)
     z = np.where(np.isnan(entries.z), entries.off / deviation[entries.rows], entries.z)
-    parts = (entries.rows, entries.columns, entries.expected + entries.off, entries.expected, z)
+    parts = (entries.rows, entries.columns, entries.expected, z)
     kept = _looked_at(z, entries.columns)
     own = zip(*(part[kept] for part in parts), strict=True)
     flagged = [Flagged(int(row), int(column), *map(float, rest)) for row, column, *rest in own]

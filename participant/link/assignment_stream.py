@@ -19,10 +19,9 @@ from dcfpca.logs import log
 from dcfpca.pki import Credentials, load_credentials
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.wire.addresses import Address, TlsFiles, diagnose
-from participant.link.calls import Backoff, Link, StreamReplaced
+from participant.link.calls import TOO_LARGE, Backoff, Link, StreamReplaced, is_too_large
 
 WATCH_SECONDS = 2.0
-TOO_LARGE = "larger than max"  # the library's words
 RENAMED = "the new certificate has another name"
 # After a restart or a network failure the aggregator may take this long to notice that the old stream is dead.
 STARTING_RETRY_SECONDS = 15.0
@@ -74,9 +73,10 @@ class Connection:
                 patience = STANDBY_SECONDS if self._link.has_standby else DIAGNOSIS_SECONDS
                 failure = await asyncio.to_thread(classify_failure, error, self._link.address, self._files, patience)
                 self._stop_or_retry(failure)
-                await self._link.redial()
+                await self._link.redial(anew=is_too_large(error))
             except StreamReplaced:
-                self._backoff.reset()
+                if not self._link.flooded:  # what was too large may be told again with each connection
+                    self._backoff.reset()
             if asyncio.get_running_loop().time() - self._since >= STEADY_SECONDS:
                 self._backoff.reset()
             self._since = float("inf")
@@ -194,9 +194,8 @@ def classify_failure(
     match error.code():
         case grpc.StatusCode.UNAVAILABLE | grpc.StatusCode.CANCELLED | grpc.StatusCode.DEADLINE_EXCEEDED:
             return _unavailable(said, address, files, seconds)
-        case grpc.StatusCode.RESOURCE_EXHAUSTED if TOO_LARGE in said:
-            sentence = "the aggregator sends more in one message than a site takes"
-            return ConnectionFailure("message_too_large", Recovery.RETRY, Unreachable(f"{sentence}: {said}"))
+        case grpc.StatusCode.RESOURCE_EXHAUSTED if is_too_large(error):
+            return ConnectionFailure("message_too_large", Recovery.RETRY, Unreachable(f"{TOO_LARGE}: {said}"))
         case grpc.StatusCode.RESOURCE_EXHAUSTED:
             return ConnectionFailure("overloaded", Recovery.RETRY, Unreachable(f"the aggregator is overloaded: {said}"))
         case grpc.StatusCode.ALREADY_EXISTS:

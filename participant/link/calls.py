@@ -92,6 +92,9 @@ _OPTIONS = [
 ]
 
 
+TOO_LARGE = "the aggregator sends more in one message than a site takes"
+
+
 class StreamReplaced(Exception):
     """The stream was closed by this side, to be opened again with renewed credentials or at another address."""
 
@@ -124,6 +127,8 @@ class Link:
         self._subscription: Any = None
         self._probes: dict[Address, grpc.aio.Channel] = {}
         self._turns_above, self._whole_bytes = math.inf, 0
+        self.flooded = False
+        """Whether the channel was replaced last because of a message that was too large."""
 
     @property
     def address(self) -> Address:
@@ -175,19 +180,19 @@ class Link:
             self._subscription.cancel()
         await old.close(GRACE_SECONDS)
 
-    async def redial(self) -> None:
-        """Replace the channel unless it is connected; with several addresses, go on to the next.
+    async def redial(self, *, anew: bool = False) -> None:
+        """Replace the channel unless it is connected, or in any case; with several addresses, go on to the next.
 
         The aggregator may have another address by now, while a channel keeps the address it resolved, or waits ever
         longer. A standby is connected and does not serve. Calls under way are retried over the new connection.
         """
         self._addresses = (*self._addresses[1:], self._addresses[0])
-        if len(self._addresses) > 1 or self._channel.get_state() is not grpc.ChannelConnectivity.READY:
+        if anew or len(self._addresses) > 1 or self._channel.get_state() is not grpc.ChannelConnectivity.READY:
             await self._replace_channel().close(None)
 
     def _replace_channel(self) -> grpc.aio.Channel:
         old, self._channel = self._channel, self._dialled(self.address)
-        self._stub = stubs.RoundServiceStub(self._channel)
+        self._stub, self.flooded = stubs.RoundServiceStub(self._channel), False
         return old
 
     async def close(self) -> None:
@@ -354,6 +359,11 @@ class Link:
             try:
                 return await once(backoff is None)
             except grpc.aio.AioRpcError as error:
+                if is_too_large(error):
+                    # What gRPC has read of a message that it refuses is kept until the connection ends.
+                    old, self.flooded = self._replace_channel(), True
+                    await old.close(None)
+                    raise BadMessage(f"{TOO_LARGE}: {error.details()}") from error
                 if error.code() not in TRANSIENT:
                     said, _, hint = (error.details() or error.code().name).partition("\nhint: ")
                     raise BadMessage(f"the aggregator rejected a message: {said}", hint) from error
@@ -364,6 +374,11 @@ class Link:
                     raise
             backoff = backoff or Backoff(self.longest_wait)
             await backoff.wait()
+
+
+def is_too_large(error: grpc.aio.AioRpcError) -> bool:
+    """Whether gRPC refused a message for its size."""
+    return error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED and "larger than max" in (error.details() or "")
 
 
 def _facts(header: TensorFacts) -> tuple[object, ...]:

@@ -78,9 +78,10 @@ def test_closing_rounds_after_a_fit_cut_short_agree_to_eight_digits(federation: 
     assert distance(federation, method="subspace") <= 1e-8
 
 
-def test_half_the_bytes_still_give_five_digits(federation: Federation) -> None:
-    # A contraction: errors of one round are not amplified by the next.
-    assert distance(federation, method="gradient", precision=32, rounds=4) <= 1e-5
+def test_half_the_bytes_still_give_five_digits_of_a_fit_and_three_of_its_closing_rounds(federation: Federation) -> None:
+    # A contraction: errors of one round are not amplified by the next. Closing rounds divide by the noise, as above.
+    assert distance(federation, method="gradient", precision=32, rounds=4, closing_rounds=False) <= 1e-5
+    assert distance(federation, method="gradient", precision=32, rounds=4) <= 1e-3
 
 
 def test_several_runs_one_after_another_each_have_their_own_result(federation: Federation) -> None:

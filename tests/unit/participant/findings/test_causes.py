@@ -29,10 +29,7 @@ def judge(M: FloatArray) -> FloatArray:
 
 def story(M: FloatArray, row: int, column: int = PATIENT) -> Cause | None:
     z = judge(M)
-    flagged = [
-        Flagged(int(k), int(n), float(M[k, n]), float(CENTRE[k]), float(z[k, n]))
-        for k, n in np.argwhere(np.abs(z) > 4.5)
-    ]
+    flagged = [Flagged(int(k), int(n), float(CENTRE[k]), float(z[k, n])) for k, n in np.argwhere(np.abs(z) > 4.5)]
     found = explain(ArrayColumns(M), judge, NOISE, NAMES, flagged)
     told = {(one.row, one.column): cause for one, cause in zip(flagged, found, strict=True)}
     return told[row, column]
@@ -89,7 +86,7 @@ def test_a_value_of_the_sample_before_is_named_only_where_it_was_ordinary_there(
 
     M = patients()
     M[HEIGHT, PATIENT], M[DRIFT, PATIENT] = 180.0, M[DRIFT, PATIENT - 1]
-    entry = Flagged(DRIFT, PATIENT, float(M[DRIFT, PATIENT]), 23.0, -9.0)
+    entry = Flagged(DRIFT, PATIENT, 23.0, -9.0)
     (cause,) = explain(ArrayColumns(M), shifted, NOISE, NAMES, [entry])
     assert cause is not None
     assert cause.kind == COPIED
@@ -106,6 +103,6 @@ def test_features_of_any_number_are_explained_in_batches_in_the_order_of_the_fla
     places = [3, 190, 77, 12]
     for number, column in enumerate(places):
         M[WEIGHT, column] = -70.4 if number % 2 else 719.0
-    entries = [Flagged(WEIGHT, column, float(M[WEIGHT, column]), 71.0, 99.0) for column in places]
+    entries = [Flagged(WEIGHT, column, 71.0, 99.0) for column in places]
     found = explain(ArrayColumns(M), judge, NOISE, NAMES, entries)
     assert [one.kind if one else "" for one in found] == [DECIMAL, SIGN, DECIMAL, SIGN]
