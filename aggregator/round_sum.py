@@ -133,7 +133,7 @@ class RoundSum:
     async def _compute(self, run: Run, post: Post, now: Clock) -> None:
         assert run.attempt is not None
         began, ref, asked = now(), run.attempt.ref, self.consensus.stage
-        small = self._terms.up(asked).size * 8 <= ON_LOOP_BYTES
+        small = self._terms.method.stage(asked).up.size * 8 <= ON_LOOP_BYTES
         try:
             opened = self._open(run) if small else await asyncio.to_thread(self._open, run)
         except DcfpcaError as error:

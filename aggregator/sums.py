@@ -19,12 +19,12 @@ from aggregator.run.secure_sum import terms_of
 from aggregator.run.state import Run, opened, opening_of
 from aggregator.store.run_rows import StoredSum
 from dcfpca.errors import BadInput, BadMessage
-from dcfpca.method_memory import encode_memory, memory_digest
+from dcfpca.method_memory import encode_memory
 from dcfpca.rpca.kernels.order_independent_sum import OrderIndependentSum
 from dcfpca.rpca.method import Consensus, FloatArray, Outcome, TensorMessage, Total
 from dcfpca.run_references import AttemptRef
 from dcfpca.secagg import OpenedSum, Opening, RunTerms, Tally, dtype_of, open_sum
-from dcfpca.secagg.fixed_point import lifted, next_exponents
+from dcfpca.secagg.fixed_point import lifted, next_exponents, rounding_of
 from dcfpca.secagg.homomorphic_mac import P
 from dcfpca.secagg.messages import consensus_digest, context_of
 from dcfpca.terms import Terms
@@ -60,7 +60,7 @@ class EncodedConsensus:
 def encoded_consensus(consensus: Consensus) -> EncodedConsensus:
     """The consensus as it is sent to the participants."""
     payload, memory = message_bytes(consensus.broadcast), encode_memory(consensus.memory)
-    sha, memory_sha256 = hashlib.sha256(payload), memory_digest(memory)
+    sha, memory_sha256 = hashlib.sha256(payload), hashlib.sha256(memory).digest()
     (rows, columns), scalars = consensus.broadcast.tensor.shape, consensus.broadcast.scalars.size
     shape = {"rows": rows, "columns": columns, "scalars": scalars}
     header = types.TensorHeader(dtype=types.DTYPE_FLOAT64, sha256=sha.digest(), **shape)
@@ -139,7 +139,7 @@ class SecureSums:
 
     def begin(self, stage: str) -> MaskedSum:
         """The empty sum of an attempt at a round of this stage."""
-        return MaskedSum(self.terms.up(stage).size, self._numbers)
+        return MaskedSum(self.terms.method.stage(stage).up.size, self._numbers)
 
     def announcement(self, run: Run, consensus: EncodedConsensus, ticket: bytes) -> pb.RoundOpened:
         """The announcement of the open attempt, with all that its masks are bound to; the consensus itself follows."""
@@ -184,8 +184,9 @@ class SecureSums:
         opening, tag = binding.opening, sum(attempt.tags.values()) % P
         total = open_sum(binding.agreed, opening, Tally(binding.context, values, tag, set(attempt.updates)))
         ended_with = lifted(opening.layout, opening.exponents, len(opening.misfits), terms.spec.precision)
-        rounding = terms.rounding(stage, ended_with, len(run.cohort))
-        sums = TensorMessage.unflatten(terms.up(stage), total.numbers)
+        up = terms.method.stage(stage).up
+        rounding = rounding_of(up, ended_with, len(run.cohort), terms.spec.precision)
+        sums = TensorMessage.unflatten(up, total.numbers)
         after = advanced(terms, asked.consensus, Total(sums, len(run.cohort), rounding))
         layout = terms.blocks[after.stage]
         exponents = layout.first_exponents
@@ -195,7 +196,7 @@ class SecureSums:
 
     def _stored(self, run: Run, asked: EncodedConsensus, total: OpenedSum) -> StoredSum:
         """The sum in the form in which members can check it, with the announcement of its round."""
-        layout = self.terms.up(asked.consensus.stage)
+        layout = self.terms.method.stage(asked.consensus.stage).up
         header = pb.SumHeader(
             tensor=header_with(total.sha256, layout, self.dtype),
             tag=total.tag,
@@ -214,7 +215,7 @@ class PlainSums:
 
     def begin(self, stage: str) -> PlainSum:
         """The empty sum of an attempt at a round of this stage."""
-        return PlainSum(self.terms.up(stage).size)
+        return PlainSum(self.terms.method.stage(stage).up.size)
 
     def announcement(self, run: Run, consensus: EncodedConsensus, ticket: bytes) -> pb.RoundOpened:
         """The announcement of the open attempt; the consensus itself follows."""
@@ -233,7 +234,7 @@ class PlainSums:
         A run whose rounds were renumbered after a backup may want more than sites agreed to; it ends with what it has.
         """
         assert run.attempt is not None
-        sums = TensorMessage.unflatten(self.terms.up(asked.consensus.stage), values)
+        sums = TensorMessage.unflatten(self.terms.method.stage(asked.consensus.stage).up, values)
         after = advanced(self.terms, asked.consensus, Total(sums, len(run.attempt.survivors), whole=False))
         if after.outcome is None and after.round > self.terms.spec.last_round:
             after = replace(after, round=asked.consensus.round, outcome=Outcome.OUT_OF_ROUNDS)

@@ -7,7 +7,6 @@ because its numbers would be misread. Raise a version with every change of the n
 
 from __future__ import annotations
 
-import hashlib
 import math
 import struct
 from collections.abc import Mapping
@@ -64,11 +63,6 @@ def encode_memory(memory: Mapping[str, NDArray[Any]]) -> bytes:
             pieces += [_LENGTH.pack(len(text)), text]
         pieces += [_LENGTH.pack(little.ndim), struct.pack(f"<{little.ndim}Q", *little.shape), little.tobytes()]
     return b"".join(pieces)
-
-
-def memory_digest(encoded: bytes) -> bytes:
-    """SHA-256 of an encoded memory, as RoundOpened announces it."""
-    return hashlib.sha256(encoded).digest()
 
 
 def decode_memory(encoded: bytes) -> dict[str, NDArray[Any]]:

@@ -67,7 +67,7 @@ def update_item(
     _require(0 <= tag < TAG_FIELD if masked else tag == 0, "a tag out of range")
     _require(stage in contract.rounds, "an update of a stage the spec does not have")
     _require(ref.round in contract.rounds[stage], "an update of a round the spec does not have")
-    tensor = header_with(hashlib.sha256(payload).digest(), contract.terms.up(stage), contract.dtype)
+    tensor = header_with(hashlib.sha256(payload).digest(), contract.terms.method.stage(stage).up, contract.dtype)
     _require(len(payload) == size_of(tensor), "more or fewer bytes than the declared shape has")
     number = types.Dtype.Name(tensor.dtype).removeprefix("DTYPE_").lower()
     shape = f"{tensor.rows} × {tensor.columns} + {tensor.scalars} {number}"

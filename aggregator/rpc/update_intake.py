@@ -136,7 +136,7 @@ class UpdateIntake:
             # The rules reply: a repeat of an accepted update must stay a duplicate.
             return await self._post(None)
         sums, consensus = runner.round_sum.sums, runner.round_sum.encoded()
-        size = check_header(self._header.tensor, runner.terms.up(consensus.consensus.stage), sums.dtype)
+        size = check_header(self._header.tensor, runner.terms.method.stage(consensus.consensus.stage).up, sums.dtype)
         if (refusal := sums.refusal(runner.run, consensus, self._header)) is not None:
             return refusal
         self._size = size

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -21,7 +22,6 @@ from dcfpca.secagg.messages import (
     SealedShare,
     context_of,
     sum_digest,
-    values_sha256,
 )
 from dcfpca.secagg.set_up import check_advert, check_distinct, check_roster, check_share, roster_digest
 
@@ -110,5 +110,5 @@ def open_sum(terms: RunTerms, opening: Opening, tally: Tally) -> OpenedSum:
     exponents = lifted(opening.layout, opening.exponents, len(opening.misfits), terms.precision)
     integers = from_ring(tally.values, terms.precision)
     numbers = decode(integers, opening.layout, exponents, len(terms.cohort), terms.precision)
-    sha256 = values_sha256(tally.values)
+    sha256 = hashlib.sha256(tally.values.data).digest()
     return OpenedSum(tally.values, tally.tag, numbers, sha256, sum_digest(tally.context, sha256, tally.tag))

@@ -191,6 +191,14 @@ def in_range(total: Integers, precision: int) -> bool:
     return bool(np.all((total < limit) & (total > -limit)))
 
 
+def rounding_of(layout: Layout, exponents: tuple[int, ...], members: int, precision: int) -> tuple[float, float]:
+    """Bounds on the rounding error of a sum of this layout: of its tensor, and of its scalars."""
+    # Half a step for every member, in each block.
+    blocks = [0.5 * members / unit_of(exponent, members, precision) for exponent in exponents]
+    both = layout.scalars and layout.scalars < layout.size
+    return (blocks[0], blocks[1]) if both else (max(blocks), max(blocks))
+
+
 def unit_of(exponent: int, members: int, precision: int) -> float:
     """The steps of fixed point in one."""
     return 2.0 ** (ROOM[precision] - members.bit_length() - exponent)

@@ -8,8 +8,6 @@ are different modulo P too, and the pad b hides ⟨h, X⟩, without which a mult
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -25,23 +23,10 @@ TAG_BYTES = 8
 _LIMB_BITS, _LIMBS, _BLOCK = 16, 4, 1 << 12
 
 
-@dataclass(frozen=True, slots=True)
-class TagKey:
-    """The keys of the tags of one context."""
-
-    weights: bytes = field(repr=False)
-    pad: int = field(repr=False)
-
-
-def tag_key(group_secret: bytes, context: bytes) -> TagKey:
-    """The MAC key of a context, derived from the group secret."""
+def tag_of(group_secret: bytes, context: bytes, integers: Integers, members: int = 1) -> int:
+    """The tag of one member's integers in a context, or of the sum over `members` members."""
     pad = to_field(derive(group_secret, "tag-pad", context))
-    return TagKey(derive(group_secret, "tag-weights", context), pad)
-
-
-def tag_of(key: TagKey, integers: Integers, members: int = 1) -> int:
-    """The tag of one member's integers, or of the sum over `members` members."""
-    return (members * key.pad + _weighted_sum(key.weights, integers)) % P
+    return (members * pad + _weighted_sum(derive(group_secret, "tag-weights", context), integers)) % P
 
 
 def to_field(raw: bytes) -> int:

@@ -10,8 +10,6 @@ import hashlib
 from dataclasses import dataclass, field
 from functools import cached_property
 
-import numpy as np
-
 from dcfpca.errors import BadInput
 from dcfpca.secagg.encoding import canonical, digest, names_field
 from dcfpca.secagg.errors import Evidence, InventedParticipant, SecureSumRefusal, SwappedKey
@@ -162,11 +160,6 @@ def consensus_digest(consensus: hashlib._Hash, stage: str = "", memory_sha256: b
 def sum_digest(context: bytes, total_sha256: bytes, tag: int) -> bytes:
     """The digest of an opened sum with its tag; the next opening carries it as `previous_sum`."""
     return digest("sum", context, total_sha256, tag)
-
-
-def values_sha256(values: RingArray) -> bytes:
-    """SHA-256 of the residues of a sum."""
-    return hashlib.sha256(np.ascontiguousarray(values).data).digest()
 
 
 def members_in_turn(cohort: tuple[str, ...], round: int) -> frozenset[str]:

@@ -29,7 +29,7 @@ from dcfpca.secagg.errors import (
     UpdateTooLarge,
     WrongSum,
 )
-from dcfpca.secagg.fixed_point import MOST_LIFTS, FloatArray, RingArray, fits, lifted
+from dcfpca.secagg.fixed_point import MOST_LIFTS, FloatArray, Integers, RingArray, fits, lifted
 from dcfpca.secagg.keys import KEY_BYTES, SigningIdentity, agree
 from dcfpca.secagg.messages import (
     Advert,
@@ -161,7 +161,7 @@ class SecureSite:
         self._check_step(Step.READY, "the set-up of the run is not complete at this site")
         lifts, members, precision = len(opening.misfits), len(self.terms.cohort), self.terms.precision
         integers = fixed_point.from_ring(total, precision)
-        if not fixed_point.in_range(integers, precision) or self.tag_of_sum(opening, total) != tag:
+        if not fixed_point.in_range(integers, precision) or self.tag_of_sum(opening, integers) != tag:
             raise WrongSum(f"the sum announced for round {opening.round} is not what the members of the run sent")
         if opening.misfits and fixed_point.rounds_to_nothing(integers, opening.layout):
             accused = opening.misfits[-1].name
@@ -172,11 +172,10 @@ class SecureSite:
         exponents = lifted(opening.layout, opening.exponents, lifts, precision)
         return fixed_point.decode(integers, opening.layout, exponents, members, precision)
 
-    def tag_of_sum(self, opening: Opening, total: RingArray) -> int:
+    def tag_of_sum(self, opening: Opening, integers: Integers) -> int:
         """The tag that this sum would have if the members had sent it."""
         context = context_of(self.terms, self.state.roster, opening, len(opening.misfits))
-        integers = fixed_point.from_ring(total, self.terms.precision)
-        return tags.tag_of(tags.tag_key(self.state.group_secret, context), integers, len(self.terms.cohort))
+        return tags.tag_of(self.state.group_secret, context, integers, len(self.terms.cohort))
 
     def finish(self) -> None:
         """The run is over: every secret is gone from the record, and nothing is answered any more."""
@@ -258,7 +257,7 @@ class SecureSite:
     def _masked(self, opening: Opening, context: bytes, exponents: tuple[int, ...], vector: FloatArray) -> Masked:
         precision = self.terms.precision
         integers = fixed_point.encode(vector, opening.layout, exponents, len(self.terms.cohort), precision)
-        tag = tags.tag_of(tags.tag_key(self.state.group_secret, context), integers)
+        tag = tags.tag_of(self.state.group_secret, context, integers)
         values = fixed_point.to_ring(integers, precision)
         for peer, root in self._roots().items():
             masks.mask_values(values, masks.mask_key(root, context), self.name, peer)

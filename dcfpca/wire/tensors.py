@@ -31,10 +31,18 @@ class DigestedBytes(NamedTuple):
     sha256: bytes
 
 
-def digested(data: Buffer, sha: hashlib._Hash | None = None) -> DigestedBytes:
-    """The bytes with their digest, which is taken here unless its state is given."""
-    sha = sha or hashlib.sha256(data)
+def digested(data: Buffer) -> DigestedBytes:
+    """The bytes with their digest."""
+    sha = hashlib.sha256(data)
     return DigestedBytes(data, sha, sha.digest())
+
+
+def verified(header: TensorFacts, data: Buffer, sha: hashlib._Hash | None = None) -> DigestedBytes:
+    """The bytes with their digest, taken here unless its state is given; BadMessage unless the header announced it."""
+    sha = sha or hashlib.sha256(data)
+    if (found := sha.digest()) != header.sha256:
+        raise BadMessage("the bytes do not match their announced digest")
+    return DigestedBytes(data, sha, found)
 
 
 def fits_one_message(size: int, cohort: int) -> bool:
@@ -247,15 +255,7 @@ class Assembly:
         """All bytes, once complete and matching the digest."""
         if len(self._data) != self._size:
             raise BadMessage(f"{len(self._data)} of {self._size} announced bytes came")
-        whole = digested(self._data, self._sha)
-        check_digest(self._header, whole)
-        return whole
-
-
-def check_digest(header: TensorFacts, payload: DigestedBytes) -> None:
-    """Raise BadMessage unless the bytes are those that the header announced."""
-    if payload.sha256 != header.sha256:
-        raise BadMessage("the bytes do not match their announced digest")
+        return verified(self._header, self._data, self._sha)
 
 
 def to_array(header: pb.TensorHeader, payload: Buffer) -> NDArray[np.generic]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,7 +14,7 @@ import numpy as np
 
 from dcfpca.errors import BadMessage
 from dcfpca.logs import log
-from dcfpca.method_memory import encode_memory, memory_digest
+from dcfpca.method_memory import encode_memory
 from dcfpca.privacy.noise_stream import noise_entropy
 from dcfpca.rpca.initial_basis import WARM
 from dcfpca.rpca.method import Consensus
@@ -26,11 +28,11 @@ from dcfpca.rpca.stage_list import Method
 from dcfpca.wire.tensors import (
     FLOAT64,
     DigestedBytes,
-    check_digest,
     check_header,
     digested,
     message_bytes,
     message_from,
+    verified,
 )
 from participant.contract import Contract
 from participant.driver.site_services import SiteServices
@@ -88,7 +90,8 @@ class LocalWork:
     async def step(
         self,
         agreed: Contract,
-        action: actions.Compute,
+        consensus: Consensus,
+        asked: bytes,
         still_wanted: Callable[[], bool],
         sites: int = 0,
         opening: bytes = b"",
@@ -97,19 +100,19 @@ class LocalWork:
     ) -> LocalStep:
         """Compute and save the local step of a round; when that fails, the next one starts from the last saved step.
 
-        A step that is no longer wanted is not begun. One that ends after the run has is removed. `sites` is the size of
-        the cohort, over which the noise of a private run is shared out; `opening` the digest of what was announced.
+        `asked` is the announced digest of the consensus. A step that is no longer wanted is not begun. One that ends
+        after the run has is removed. `sites` is the size of the cohort, over which the noise of a private run is shared
+        out; `opening` the digest of all that was announced.
         With `compares`, SiteDiffers is raised where features here differ from those of all sites.
         """
         self._loop = asyncio.get_running_loop()
         try:
             async with self._lock:
-                consensus = await self._consensus(agreed, action.consensus, action.round)
                 if not still_wanted():
                     raise WorkCancelled("the site takes part in the run no longer")
                 if compares:
                     await self._services.engine.run(lambda: self._compare(agreed, consensus))
-                site, asked = self._site or self._open_site(agreed), action.consensus.sha256
+                site = self._site or self._open_site(agreed)
                 step = await self._services.engine.run(
                     lambda: self._compute(agreed, site, consensus, asked, sites, opening)
                 )
@@ -140,7 +143,8 @@ class LocalWork:
         part, results = self._services.site.part(consent.spec), self._services.results
         names = ResultNames(part.features, part.all_ids(), self._services.site.orientation, part.rules)
         async with self._lock:
-            final = await self._consensus(agreed, action.consensus, action.round, final=True)
+            payload = await self.consensus_bytes(agreed, action.consensus, action.round, final=True)
+            final = consensus_from(agreed, action.consensus.stage, action.round, payload)
             site = self._result_site(agreed)
             try:
                 alone = self._alone(agreed) if self._services.site.facts.policy.on_bad_model == "alone" else None
@@ -155,7 +159,7 @@ class LocalWork:
                 raise
             self.forget()
         if verified:
-            self._services.store.save_result(self._run_id, memory_digest(encode_memory({WARM: U})), _now_ms())
+            self._services.store.save_result(self._run_id, hashlib.sha256(encode_memory({WARM: U})).digest(), _now_ms())
 
     def _account(self, consent: Consent) -> dict[str, Any] | None:
         """What the run has cost of the privacy of the site's data; None for a run without privacy."""
@@ -168,7 +172,7 @@ class LocalWork:
     def _compute(
         self, agreed: Contract, site: Site, consensus: Consensus, asked: bytes, sites: int, opening: bytes
     ) -> LocalStep:
-        """Runs in a thread of the engine; the step is saved when this returns. `asked` is the announced digest."""
+        """Runs in a thread of the engine; the step is saved when this returns."""
         round, solver, store = consensus.round, agreed.terms.method.solver, self._services.store
         self._meter.begin(self._reads)
         vector = site.answer(consensus).flat()
@@ -188,7 +192,7 @@ class LocalWork:
         computed_on = consensus.broadcast.flat() if masked else np.zeros(0)
         step = LocalStep(round, asked, vector, site.snapshot(), computed_on, consensus.stage, opening)
         store.steps.save(self._run_id, step, agreed.terms.snapshot_format, durable=masked)
-        return step.without_snapshot()
+        return replace(step, snapshot={})  # it is large, and a session would keep those of two rounds in memory
 
     def _compare(self, agreed: Contract, consensus: Consensus) -> None:
         """Raise SiteDiffers with a sentence for each feature that differs from those of all sites."""
@@ -234,13 +238,6 @@ class LocalWork:
         columns = MeteredColumns(self._services.site.columns(agreed.terms.spec), self._meter, self._cancellation)
         return lambda method: self._services.engine.site(method.keyed(self._services.site.key), columns)
 
-    async def _consensus(
-        self, agreed: Contract, announced: AnnouncedConsensus, round: int, *, final: bool = False
-    ) -> Consensus:
-        """The consensus of a round as the method reads it."""
-        payload = await self.consensus_bytes(agreed, announced, round, final=final)
-        return Consensus(round, announced.stage, message_from(agreed.terms.down(announced.stage), payload.data))
-
     def take_consensus(self, announced: AnnouncedConsensus, derived: bytes) -> None:
         """Use these bytes for the announced consensus if they have its digest; else it is fetched."""
         found = digested(derived)
@@ -251,19 +248,23 @@ class LocalWork:
         self, agreed: Contract, announced: AnnouncedConsensus, round: int, *, final: bool = False
     ) -> DigestedBytes:
         """The bytes of a consensus, inline or fetched; its announced shape is checked against the spec first."""
-        layout = agreed.terms.down(announced.stage)
+        layout = agreed.terms.method.stage(announced.stage).down
         check_header(announced, layout, FLOAT64)
         if layout.size == 0:
             return digested(b"")
         if self._known is not None and announced.sha256 == self._known.sha256:
             return self._known
         if announced.inline:
-            received = digested(announced.inline)
-            check_digest(announced, received)
+            received = verified(announced, announced.inline)
         else:
             received = await self._services.link.fetch(self._run_id, round, announced, final=final)
         self._known = received
         return received
+
+
+def consensus_from(agreed: Contract, stage: str, round: int, payload: DigestedBytes) -> Consensus:
+    """The consensus in these bytes, as the method reads it; BadMessage where its numbers are not finite."""
+    return Consensus(round, stage, message_from(agreed.terms.method.stage(stage).down, payload.data))
 
 
 def _now_ms() -> int:

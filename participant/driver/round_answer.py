@@ -7,17 +7,18 @@ consensus follows from the last sum, whatever its size, before it forms results 
 from __future__ import annotations
 
 import errno
+import hashlib
 from collections.abc import Callable
 
 from dcfpca.errors import BadMessage
 from dcfpca.logs import log
-from dcfpca.method_memory import encode_memory, memory_digest
-from dcfpca.rpca.method import Consensus, Outcome
+from dcfpca.method_memory import encode_memory
+from dcfpca.rpca.method import Consensus, Outcome, TensorMessage
 from dcfpca.secagg.errors import Evidence, ImplausibleConsensus, SecureSumRefusal, SiteFailure, WrongConsensus, WrongSum
-from dcfpca.wire.tensors import DigestedBytes, message_bytes, message_from
+from dcfpca.wire.tensors import message_bytes, message_from
 from participant import wire_codec
 from participant.contract import Contract
-from participant.driver.local_work import LocalWork
+from participant.driver.local_work import LocalWork, consensus_from
 from participant.driver.site_services import SiteServices
 from participant.session import Session, actions, events
 from participant.session.events import CheckedSum, Opened, ShownSum
@@ -47,12 +48,13 @@ async def answer_round(
         # After a restart: by now the aggregator may hold the consensus of a later round only.
         local.take_consensus(action.consensus, message_bytes(computed_on.broadcast))
     payload = await local.consensus_bytes(agreed, action.consensus, action.round)
-    admitted, checked = session.admit(action.round, payload), None
-    step = admitted.step
+    admitted, checked = run.admit(session.open_round(action.round), payload, session.step), None
+    step, asked = admitted.step, admitted.consensus
     if step is None:
-        checked = await check.announced(admitted.opened, payload)
-        compares = session.compares_features(action.consensus.stage)
-        step = await local.step(agreed, action, wanted, len(run.cohort), admitted.bound, compares=compares)
+        checked = await check.announced(admitted.opened, asked.broadcast, payload.sha256)
+        compares, members = session.compares_features(asked.stage), len(run.cohort)
+        sha256 = action.consensus.sha256
+        step = await local.step(agreed, asked, sha256, wanted, members, admitted.bound, compares=compares)
     if step.vector.nbytes <= INLINE_UPDATE_BYTES:
         return run.answer(admitted, step, checked)
     return await services.engine.run(lambda: run.answer(admitted, step, checked))
@@ -62,10 +64,12 @@ async def _plain_answer(
     local: LocalWork, agreed: Contract, session: Session, action: actions.Compute, wanted: Callable[[], bool]
 ) -> events.Answered:
     """The update as it is; a later attempt at the same round sends the one that was computed in an earlier."""
-    ref, step = session.open_round(action.round).ref, session.step
-    if step is None or (step.round, step.consensus_sha256) != (action.round, action.consensus.sha256):
-        compares = session.compares_features(action.consensus.stage)
-        step = await local.step(agreed, action, wanted, compares=compares)
+    ref, step, announced = session.open_round(action.round).ref, session.step, action.consensus
+    if step is None or (step.round, step.consensus_sha256) != (action.round, announced.sha256):
+        payload = await local.consensus_bytes(agreed, announced, action.round)
+        asked = consensus_from(agreed, announced.stage, action.round, payload)
+        compares = session.compares_features(asked.stage)
+        step = await local.step(agreed, asked, announced.sha256, wanted, compares=compares)
     return events.Answered(step, ref)
 
 
@@ -80,7 +84,7 @@ class SumCheck:
         comes_before = before is not None and before.round == run.side.state.round and before.round < round
         self._before = before if comes_before else None
         self._due = self._before is not None and wants_verification(
-            services.site.facts.policy, self._terms.update_bytes(self._before.stage), run.side, round
+            services.site.facts.policy, self._terms.update_bytes[self._before.stage], run.side, round
         )
         self._expected: Consensus | None = None
 
@@ -90,19 +94,20 @@ class SumCheck:
         expected = await self._follows()
         return message_bytes(expected.broadcast) if expected is not None else None
 
-    async def announced(self, opened: Opened, payload: DigestedBytes) -> CheckedSum | None:
+    async def announced(self, opened: Opened, consensus: TensorMessage, sha256: bytes) -> CheckedSum | None:
         """Refuse an announcement that does not follow from the sum, if it is checked in this round."""
         if opened is not self._opened:
             self._opened, self._expected = opened, None
         expected, before = await self._follows(), self._before
         if expected is None or before is None:
             return None
-        consensus = message_from(self._terms.down(opened.consensus.stage), payload.data)
         check_announced(self._terms, self._run.side, before, opened.announced, consensus, expected)
         log("sum_verified", level="debug", run=self._run.run_id, round=before.round)
         # A memory that other rounding made another is shown with the next sum, which is then checked as well.
-        differs = self._due and memory_digest(encode_memory(expected.memory)) != opened.announced.memory_sha256
-        return CheckedSum(payload.sha256, expected if differs else None)
+        differs = (
+            self._due and hashlib.sha256(encode_memory(expected.memory)).digest() != opened.announced.memory_sha256
+        )
+        return CheckedSum(sha256, expected if differs else None)
 
     async def _follows(self) -> Consensus | None:
         """What follows from the sum of the round before; None if it is not checked in this round."""
@@ -114,12 +119,12 @@ class SumCheck:
             return None
         shown, terms, side = await self._shown(before, opened), self._terms, run.side
         self._expected = await self._services.engine.run(
-            lambda: following(terms, side, before, shown, opened.announced, known)
+            lambda: following(terms, side, before, shown, known, opened.announced)
         )
         return self._expected
 
     async def _shown(self, before: Consensus, opened: Opened) -> ShownSum:
-        size = self._terms.update_bytes(before.stage)
+        size = self._terms.update_bytes[before.stage]
         if opened.shown is not None and len(opened.shown.total) == size:
             return opened.shown
         try:
@@ -169,14 +174,14 @@ async def final_is_verified(
     if side.state.round != before.round:
         return False
     try:
-        size = terms.update_bytes(before.stage)
+        size = terms.update_bytes[before.stage]
         shown = wire_codec.sum_of(*await services.link.fetch_sum(run.run_id, before.round, size))
     except BadMessage:
         return False
     try:
-        announced = message_from(terms.down(final.stage), payload)
+        announced = message_from(terms.method.stage(final.stage).down, payload)
     except BadMessage as error:
         raise WrongConsensus(f"the final consensus cannot be true: {error}") from error
-    ends, known = (announced, final.stage), run.verified
-    expected = await services.engine.run(lambda: check_final(terms, side, before, shown, ends, known))
+    expected = await services.engine.run(lambda: following(terms, side, before, shown, run.verified))
+    check_final(terms, side, before, final.stage, announced, expected)
     return expected.outcome is claimed

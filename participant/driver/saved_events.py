@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 from dcfpca.privacy.noise_stream import KEY_BYTES
 from participant import wire_codec
@@ -95,7 +96,7 @@ def saved_events(store: Store, row: RunRow, step: LocalStep | None) -> list[even
     if row.status == "waiting":
         past.append(events.Proposed(row.spec, row.digest))
     if step is not None:
-        past.append(step.without_snapshot())
+        past.append(replace(step, snapshot={}))
     return past + [wire_codec.decode_saved(body) for body in store.inbox(row.run_id)]
 
 

@@ -6,7 +6,7 @@ Everything here is plain and frozen. Wire formats stay in `participant.wire_code
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,8 +15,7 @@ from dcfpca import secagg
 from dcfpca.rpca.method import Consensus, FloatArray
 from dcfpca.run_references import AttemptRef
 from dcfpca.secagg.errors import SecureSumRefusal
-from dcfpca.secagg.messages import consensus_digest
-from dcfpca.wire.tensors import Buffer, DigestedBytes
+from dcfpca.wire.tensors import Buffer
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +44,6 @@ class Announcement:
     exponents: tuple[int, ...] = ()
     misfits: tuple[secagg.Misfit, ...] = ()
     memory_sha256: bytes = b""
-
-    def opening(self, layout: secagg.BlockLayout, consensus: DigestedBytes) -> secagg.Opening:
-        """The opening of the round, with the digest taken over the consensus bytes that were received."""
-        bound = consensus_digest(consensus.sha, self.stage, self.memory_sha256)
-        return secagg.Opening(self.round, bound, self.previous_sum, layout, self.exponents, self.misfits)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -172,10 +166,6 @@ class LocalStep:
     broadcast: FloatArray = field(repr=False, default_factory=lambda: np.zeros(0))
     stage: str = ""
     opening: bytes = b""
-
-    def without_snapshot(self) -> LocalStep:
-        """The step as a session keeps it: the snapshot is large, and would keep the state of two rounds in memory."""
-        return replace(self, snapshot={})
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -6,13 +6,14 @@ Assignments are repeated after reconnects: what was done before is answered with
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from typing import NamedTuple
 
 from dcfpca import secagg
-from dcfpca.method_memory import encode_memory, memory_digest
+from dcfpca.method_memory import encode_memory
 from dcfpca.rpca.method import Consensus, TensorMessage
-from dcfpca.secagg import Numbers, Opening, RunTerms, SecureSite, SigningIdentity
+from dcfpca.secagg import BlockLayout, Numbers, Opening, RunTerms, SecureSite, SigningIdentity
 from dcfpca.secagg.errors import (
     ChangedConsensus,
     ChangedExponent,
@@ -27,13 +28,14 @@ from dcfpca.secagg.errors import (
     SecureSumRefusal,
     WrongConsensus,
 )
-from dcfpca.secagg.messages import opening_digest
+from dcfpca.secagg.messages import consensus_digest, opening_digest
 from dcfpca.secagg.set_up import roster_digest
 from dcfpca.secagg.state import Step, latest, to_record
 from dcfpca.terms import Terms
-from dcfpca.wire.tensors import Buffer, DigestedBytes, message_from
+from dcfpca.wire.tensors import DigestedBytes, message_from
 from participant.session.actions import Action, AdvertiseRunKey, Complain, ShareGroupSecret, SignedEvidence
 from participant.session.events import (
+    Announcement,
     Answered,
     CheckedSum,
     LocalStep,
@@ -48,13 +50,20 @@ LOST = "begin a new run; this one can be finished with the consensus it has"
 
 
 class Admitted(NamedTuple):
-    """A round that may be answered: its announcement, what the masks bind, the digest of that, and the local step if it
-    was computed before."""
+    """A round that may be answered: its announcement, its consensus, what the masks bind, the digest of that, and the
+    local step if it was computed before."""
 
     opened: Opened
+    consensus: Consensus
     opening: Opening
     bound: bytes
     step: LocalStep | None
+
+
+def announced_opening(announced: Announcement, layout: BlockLayout, consensus: hashlib._Hash) -> Opening:
+    """The opening of a round; its consensus is a SHA-256 over the bytes that were received, whatever was announced."""
+    bound = consensus_digest(consensus, announced.stage, announced.memory_sha256)
+    return Opening(announced.round, bound, announced.previous_sum, layout, announced.exponents, announced.misfits)
 
 
 class SecureRun:
@@ -70,7 +79,7 @@ class SecureRun:
         self.terms: RunTerms  # what all members agreed to; set together with the cohort
         self._identity = identity
         begin = agreed.method.begin()
-        self._start = start if self.spec.warm_start else memory_digest(encode_memory(begin.memory))
+        self._start = start if self.spec.warm_start else hashlib.sha256(encode_memory(begin.memory)).digest()
         self._side: SecureSite | None = None
         self._lost: LostState | None = None
         self._complained: set[tuple[str, str]] = set()
@@ -171,7 +180,7 @@ class SecureRun:
         again = before if before is not None and before.round == round else None
         if again is not None and again.consensus_sha256 != sha256:
             raise ChangedConsensus(f"round {round} was opened with another consensus, which this site has computed on")
-        opening = opened.announced.opening(self.agreed.blocks[opened.consensus.stage], payload)
+        opening = announced_opening(opened.announced, self.agreed.blocks[opened.consensus.stage], payload.sha)
         self._check_start(opened)
         self._check_first_exponents(opening, before)
         side = self.side
@@ -181,11 +190,15 @@ class SecureRun:
             # The step was computed after a check of what was announced then, and vouches for nothing else.
             raise ChangedConsensus(f"round {round} was announced differently when this site computed its update")
         numbers = side.admit(opening)
-        if numbers is Numbers.NEW:
-            self._check_broadcast(opened, payload.data, before)
-        elif again is None:
+        if numbers is Numbers.SAVED and again is None:
             raise LostState(f"the update that this site sent in round {round} is not in its state any more", LOST)
-        return Admitted(opened, opening, bound, again)
+        stage = opened.consensus.stage
+        consensus = Consensus(round, stage, message_from(self.agreed.method.stage(stage).down, payload.data))
+        if numbers is Numbers.NEW and (
+            reason := self.agreed.method.plausible(consensus, self.seen(before), self.spec.precision)
+        ):
+            raise ImplausibleConsensus(f"round {round} was refused before anything was computed: {reason}")
+        return Admitted(opened, consensus, opening, bound, again)
 
     def _check_start(self, opened: Opened) -> None:
         """A run begins with an empty memory, or with exactly the result of the run that the spec names. From a U of its
@@ -203,17 +216,11 @@ class SecureRun:
         if begins and opening.exponents != opening.layout.first_exponents:
             raise ChangedExponent(f"the exponents of round {opening.round} are not those with which its layout begins")
 
-    def _check_broadcast(self, opened: Opened, payload: Buffer, before: LocalStep | None) -> None:
-        round, stage = opened.ref.round, opened.consensus.stage
-        consensus = Consensus(round, stage, message_from(self.agreed.down(stage), payload))
-        if reason := self.agreed.method.plausible(consensus, self.seen(before), self.spec.precision):
-            raise ImplausibleConsensus(f"round {round} was refused before anything was computed: {reason}")
-
     def seen(self, before: LocalStep | None) -> Consensus | None:
         """The consensus of the last local step, as the method reads it."""
         if before is None or before.stage not in self.agreed.blocks:
             return None
-        layout = self.agreed.down(before.stage)
+        layout = self.agreed.method.stage(before.stage).down
         if before.broadcast.size != layout.size:
             return None
         return Consensus(before.round, before.stage, TensorMessage.unflatten(layout, before.broadcast))

@@ -19,7 +19,6 @@ from dcfpca.run_references import AttemptRef
 from dcfpca.secagg import Masked, Misfit, SigningIdentity
 from dcfpca.secagg.errors import OutOfTurn, RunOver, SecureSumRefusal
 from dcfpca.terms import Terms
-from dcfpca.wire.tensors import DigestedBytes
 from participant.policy import Reasons, SiteFacts, review_export
 from participant.session.actions import (
     Action,
@@ -60,7 +59,7 @@ from participant.session.events import (
     TurnedDown,
 )
 from participant.session.plain_run import PlainRun
-from participant.session.secure_run import Admitted, SecureRun
+from participant.session.secure_run import SecureRun
 
 NOTHING = Reaction()
 NO_HISTORY = History()
@@ -142,12 +141,6 @@ class Session:
         if isinstance(masked, Masked):
             return np.ascontiguousarray(masked.values).view(np.uint8).data, masked.tag, masked.context
         return np.ascontiguousarray(answer.step.vector, "<f8").view(np.uint8).data, 0, b""
-
-    def admit(self, round: int, payload: DigestedBytes) -> Admitted:
-        """Secure run: raise a refusal unless the round now open may be answered with these bytes as its consensus."""
-        opened = self.open_round(round)
-        assert self.secure is not None
-        return self.secure.admit(opened, payload, self.step)
 
     def open_round(self, round: int) -> Opened:
         """The announcement of the latest attempt at this round; OutOfTurn when another round is open by now."""

@@ -13,25 +13,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dcfpca.errors import BadInput, BadMessage
-from dcfpca.method_memory import decode_memory, encode_memory, memory_digest
+from dcfpca.method_memory import decode_memory, encode_memory
 from dcfpca.rpca.method import Consensus, FloatArray, TensorMessage, Total
 from dcfpca.rpca.stage_checks import TOLERANCE
 from dcfpca.secagg import SecureSite
 from dcfpca.secagg.errors import ChangedExponent, Evidence, ImpossibleSum, WrongConsensus, WrongSum
-from dcfpca.secagg.fixed_point import dtype_of, lifted, next_exponents
+from dcfpca.secagg.fixed_point import dtype_of, from_ring, lifted, next_exponents, rounding_of
 from dcfpca.secagg.messages import (
     context_of,
     members_in_turn,
     opening_digest,
     sum_digest,
     unforeseen_draw,
-    values_sha256,
 )
 from dcfpca.terms import Terms
 from dcfpca.wire.constants import SMALL_SUM
-from dcfpca.wire.tensors import digested, message_bytes
+from dcfpca.wire.tensors import message_bytes
 from participant.policy import SitePolicy
 from participant.session.events import Announcement, ShownSum
+from participant.session.secure_run import announced_opening
 
 SAMPLED = 128
 """With `verify = "sampled"`, a site checks a large sum in one of this many rounds, unpredictably, and in its turns."""
@@ -51,18 +51,24 @@ def following(
     side: SecureSite,
     before: Consensus,
     shown: ShownSum,
-    announced: Announcement,
     known: Consensus | None,
+    announced: Announcement | None = None,
 ) -> Consensus:
     """What follows from the sum that is shown of the round before; WrongSum unless the members sent it.
 
     `known` is what this function gave in the round before, if it did: the memory that goes with `before` must be the
     one that followed then. Otherwise an aggregator could steer a consensus by the memory it is computed from.
+    `announced` is the round that was opened after it; None where the run is over.
     """
-    numbers = verified_numbers(terms, side, before, shown, announced.previous_sum)
-    _check_exponents(terms, before, shown, numbers, announced)
+    numbers = _verified_numbers(terms, side, before, shown, announced.previous_sum if announced else b"")
+    told, precision = shown.announced, terms.spec.precision
+    ended_with = lifted(terms.blocks[before.stage], told.exponents, len(told.misfits), precision)
+    if announced is not None:
+        _check_exponents(terms, before, ended_with, numbers, announced)
     _check_memory(side, before, shown, known)
-    return _advanced(terms, side, before, shown, numbers)
+    members, up = len(side.terms.cohort), terms.method.stage(before.stage).up
+    rounding = rounding_of(up, ended_with, members, precision)
+    return _advanced(terms, before, shown.memory, Total(TensorMessage.unflatten(up, numbers), members, rounding))
 
 
 def check_announced(
@@ -85,9 +91,16 @@ def check_announced(
             f" ({announced.previous_sum.hex()[:16]})"
         )
     if sentence:
-        mine, theirs = (hashlib.sha256(message_bytes(one)).digest() for one in (expected.broadcast, consensus))
-        found = f"{sentence}; announced was {theirs.hex()[:16]}, this site computed {mine.hex()[:16]}"
-        raise WrongConsensus(found, evidence=_evidence(side, before, theirs, mine))
+        raise _wrong(side, before, consensus, expected, sentence)
+
+
+def check_final(
+    terms: Terms, side: SecureSite, before: Consensus, stage: str, consensus: TensorMessage, expected: Consensus
+) -> None:
+    """Raise WrongConsensus unless the run ends with the stage and consensus that are expected, up to rounding."""
+    if stage != expected.stage or not _is_close(terms, expected, consensus):
+        sentence = f"the final consensus does not follow from the sum of round {before.round}"
+        raise _wrong(side, before, consensus, expected, sentence)
 
 
 def _is_close(terms: Terms, expected: Consensus, consensus: TensorMessage) -> bool:
@@ -97,48 +110,33 @@ def _is_close(terms: Terms, expected: Consensus, consensus: TensorMessage) -> bo
     return terms.method.difference(expected, consensus) <= 1.0
 
 
-def check_final(
-    terms: Terms,
-    side: SecureSite,
-    before: Consensus,
-    shown: ShownSum,
-    final: tuple[TensorMessage, str],
-    known: Consensus | None,
-) -> Consensus:
-    """What follows from the sum that is shown of a run's last round. Raises WrongSum or WrongConsensus unless it is the
-    consensus and stage with which the run ends."""
-    numbers = verified_numbers(terms, side, before, shown)
-    _check_memory(side, before, shown, known)
-    expected, (consensus, stage) = _advanced(terms, side, before, shown, numbers), final
-    if stage != expected.stage or not _is_close(terms, expected, consensus):
-        mine, theirs = (hashlib.sha256(message_bytes(one)).digest() for one in (expected.broadcast, consensus))
-        raise WrongConsensus(
-            f"the final consensus ({theirs.hex()[:16]}) does not follow from the sum of round {before.round}; this"
-            f" site computed {mine.hex()[:16]}",
-            evidence=_evidence(side, before, theirs, mine),
-        )
-    return expected
+def _wrong(
+    side: SecureSite, before: Consensus, consensus: TensorMessage, expected: Consensus, sentence: str
+) -> WrongConsensus:
+    mine, theirs = (hashlib.sha256(message_bytes(one)).digest() for one in (expected.broadcast, consensus))
+    found = f"{sentence}; announced was {theirs.hex()[:16]}, this site computed {mine.hex()[:16]}"
+    return WrongConsensus(found, evidence=_evidence(side, before, theirs, mine))
 
 
 def _evidence(side: SecureSite, before: Consensus, announced: bytes, found: bytes) -> Evidence:
     return Evidence(before.round, side.state.opening, announced, found)
 
 
-def verified_numbers(
-    terms: Terms, side: SecureSite, before: Consensus, shown: ShownSum, announced: bytes = b""
+def _verified_numbers(
+    terms: Terms, side: SecureSite, before: Consensus, shown: ShownSum, announced: bytes
 ) -> FloatArray:
     """The numbers of the sum that is shown, after checking that the members sent them in that round; else WrongSum.
 
     With `announced`, the sum must also have this digest.
     """
     layout = terms.blocks[before.stage]
-    opening = shown.announced.opening(layout, digested(message_bytes(before.broadcast)))
+    opening = announced_opening(shown.announced, layout, hashlib.sha256(message_bytes(before.broadcast)))
     if (other := opening_digest(side.terms, side.state.roster, opening)) != side.state.opening:
         sentence = f"the sum that is shown for round {before.round} is of another opening than this site answered"
         raise WrongSum(sentence, evidence=_evidence(side, before, other, side.state.opening))
     total = np.frombuffer(shown.total, dtype=dtype_of(side.terms.precision))
     context = context_of(side.terms, side.state.roster, opening, len(opening.misfits))
-    total_sha256 = values_sha256(total)
+    total_sha256 = hashlib.sha256(shown.total).digest()
     found = sum_digest(context, total_sha256, shown.tag)
     announced = announced or found
     wrong = ""
@@ -152,37 +150,36 @@ def verified_numbers(
     try:
         return side.verify_sum(opening, total, shown.tag)
     except WrongSum as error:
-        true_tag = sum_digest(context, total_sha256, side.tag_of_sum(opening, total))
-        error.evidence = _evidence(side, before, announced, true_tag)
+        tag = side.tag_of_sum(opening, from_ring(total, side.terms.precision))
+        error.evidence = _evidence(side, before, announced, sum_digest(context, total_sha256, tag))
         raise
 
 
 def _check_exponents(
-    terms: Terms, before: Consensus, shown: ShownSum, numbers: FloatArray, announced: Announcement
+    terms: Terms, before: Consensus, ended_with: tuple[int, ...], numbers: FloatArray, announced: Announcement
 ) -> None:
     """The exponents of a round follow from the sum before, so that no misfit can be provoked."""
     layout = terms.blocks[terms.method.stage(announced.stage).name]
     wanted = layout.first_exponents
     if layout == terms.blocks[before.stage]:
-        wanted = next_exponents(layout, _ended_with(terms, before, shown), numbers, terms.spec.precision)
+        wanted = next_exponents(layout, ended_with, numbers, terms.spec.precision)
     if announced.exponents != wanted:
         raise ChangedExponent(f"the exponents of round {announced.round} do not follow from the sum before")
 
 
 def _check_memory(side: SecureSite, before: Consensus, shown: ShownSum, known: Consensus | None) -> None:
     """The memory that is shown is the one that was announced, and the one that followed where this site knows it."""
-    announced, found = shown.announced.memory_sha256, memory_digest(shown.memory)
+    announced, found = shown.announced.memory_sha256, hashlib.sha256(shown.memory).digest()
     if found != announced:
         sentence = f"the memory that is shown for round {before.round} is not the one that was announced"
         raise WrongConsensus(sentence, evidence=_evidence(side, before, announced, found))
-    if known is None or known.round != before.round or encode_memory(known.memory) == shown.memory:
+    if known is None or known.round != before.round or (mine := encode_memory(known.memory)) == shown.memory:
         return
     memory = decode_memory(shown.memory)
     same_names = memory.keys() == known.memory.keys()
     if not same_names or not all(_close(known.memory[name], memory[name]) for name in memory):
-        mine = memory_digest(encode_memory(known.memory))
         sentence = f"the memory of round {before.round} does not follow from the sum before"
-        raise WrongConsensus(sentence, evidence=_evidence(side, before, announced, mine))
+        raise WrongConsensus(sentence, evidence=_evidence(side, before, announced, hashlib.sha256(mine).digest()))
 
 
 def _close(one: NDArray[Any], other: NDArray[Any]) -> bool:
@@ -190,22 +187,13 @@ def _close(one: NDArray[Any], other: NDArray[Any]) -> bool:
     return one.shape == other.shape and bool(np.allclose(one, other, rtol=TOLERANCE, atol=1e-9))
 
 
-def _ended_with(terms: Terms, before: Consensus, shown: ShownSum) -> tuple[int, ...]:
-    """The exponents of the sum that is shown."""
-    announced, precision = shown.announced, terms.spec.precision
-    return lifted(terms.blocks[before.stage], announced.exponents, len(announced.misfits), precision)
-
-
-def _advanced(terms: Terms, side: SecureSite, before: Consensus, shown: ShownSum, numbers: FloatArray) -> Consensus:
+def _advanced(terms: Terms, before: Consensus, memory: bytes, total: Total) -> Consensus:
     """The consensus that follows, with the memory that was announced for the round before.
 
     The members sent this sum; whether it can be one of true updates is asked before anything is computed from it.
     """
-    members, stage = len(side.terms.cohort), before.stage
-    rounding = terms.rounding(stage, _ended_with(terms, before, shown), members)
-    total = Total(TensorMessage.unflatten(terms.up(stage), numbers), members, rounding)
     try:
-        consensus = Consensus(before.round, stage, before.broadcast, decode_memory(shown.memory))
+        consensus = Consensus(before.round, before.stage, before.broadcast, decode_memory(memory))
         if broken := terms.method.conserved(consensus, total):
             raise ImpossibleSum(f"the sum of round {before.round} cannot be true: {broken}")
         return terms.method.advance(consensus, total)

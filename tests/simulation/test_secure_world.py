@@ -6,6 +6,8 @@ faults end, every round is summed, once, to what the members' own numbers add up
 
 from __future__ import annotations
 
+import hashlib
+
 import hypothesis.strategies as st
 import numpy as np
 import pytest
@@ -29,7 +31,8 @@ from dcfpca.terms import Terms
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.wire import round_messages
 from dcfpca.wire.receipt import Fate
-from dcfpca.wire.tensors import digested, message_from
+from dcfpca.wire.tensors import message_from
+from participant.session.secure_run import announced_opening
 from participant.wire_codec import announcement_of
 from tests.support.runs.secagg import identity_of, verify
 
@@ -90,7 +93,7 @@ class Member:
         assert self.side is not None
         round, stage = opened.ref.round, METHOD.stage(opened.stage)
         layout = TERMS.blocks[opened.stage]
-        opening = announcement_of(opened).opening(layout, digested(opened.inline_consensus))
+        opening = announced_opening(announcement_of(opened), layout, hashlib.sha256(opened.inline_consensus))
         if round not in self.updates:
             told = Consensus(round, stage.name, message_from(stage.down, opened.inline_consensus))
             # One member's tensor is far too large in round 1, so that every script meets misfits.
@@ -160,7 +163,7 @@ class World:
             return
         self.to_sum = False
         ref = self.run.attempt.ref
-        values: NDArray[np.uint64] = np.zeros(TERMS.up(self.consensus.stage).size, np.uint64)
+        values: NDArray[np.uint64] = np.zeros(TERMS.method.stage(self.consensus.stage).up.size, np.uint64)
         for name in NAMES:
             values += np.frombuffer(self.held[ref, name], "<u8")
         told = encoded_consensus(self.consensus)

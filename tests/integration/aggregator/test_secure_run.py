@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -16,7 +17,7 @@ from aggregator.run import events
 from aggregator.run.rules import assignments, step
 from aggregator.run.state import Run
 from aggregator.runner import Runner
-from dcfpca.method_memory import decode_memory, memory_digest
+from dcfpca.method_memory import decode_memory
 from dcfpca.rpca.method import Consensus, FloatArray, TensorMessage, Total
 from dcfpca.secagg import complain
 from dcfpca.secagg.errors import WrongSum
@@ -27,7 +28,8 @@ from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
 from dcfpca.wire.constants import PROTOCOL
 from dcfpca.wire.round_messages import consent_bytes
-from dcfpca.wire.tensors import digested, header_of, message_from
+from dcfpca.wire.tensors import header_of, message_from
+from participant.session.secure_run import announced_opening
 from participant.wire_codec import announcement_of
 from tests.support.services.secure_site import WaitingSite
 from tests.support.services.service import Service, service
@@ -82,9 +84,11 @@ async def test_a_round_is_one_message_and_every_member_can_check_sum_and_arithme
     header, values = await ann.fetch_sum(run_id, 3)
     layout = ann.method.stage("fit").up
     began = ann.openings[3][0]
-    opening = announcement_of(header.opened).opening(block_layout(layout), digested(began.inline_consensus))
+    opening = announced_opening(
+        announcement_of(header.opened), block_layout(layout), hashlib.sha256(began.inline_consensus)
+    )
     assert opening == ann.openings[3][1]
-    assert memory_digest(header.memory) == began.memory_sha256
+    assert hashlib.sha256(header.memory).digest() == began.memory_sha256
     numbers = ann.side.verify_sum(opening, np.frombuffer(values, "<u8"), header.tag)
     broadcast = message_from(ann.method.stage("fit").down, began.inline_consensus)
     before = Consensus(3, "fit", broadcast, decode_memory(header.memory))

@@ -88,7 +88,7 @@ async def test_a_repeat_is_a_duplicate_and_another_update_is_rejected(tmp_path: 
         run_id, ann, header, payload = await opened(aggregator)
         runner = aggregator.run_registry.runners[run_id]
         other = np.frombuffer(payload) + 1.0
-        layout = runner.terms.up(runner.round_sum.consensus.stage)
+        layout = runner.terms.method.stage(runner.round_sum.consensus.stage).up
         second = pb.UpdateHeader(ref=header.ref, tensor=header_of(other.tobytes(), layout, types.DTYPE_FLOAT64))
         sent = [(header, payload), (header, payload), (second, other.tobytes())]
         fates = [(await ann.SubmitWhole(pb.WholeUpdate(header=one, data=data))).fate for one, data in sent]
@@ -102,7 +102,7 @@ async def test_an_update_of_which_another_has_begun_to_arrive_is_rejected(tmp_pa
         run_id, ann, header, payload = await opened(aggregator)
         other = np.frombuffer(payload) + 1.0
         runner = aggregator.run_registry.runners[run_id]
-        layout = runner.terms.up(runner.round_sum.consensus.stage)
+        layout = runner.terms.method.stage(runner.round_sum.consensus.stage).up
         begun = pb.UpdateHeader(ref=header.ref, tensor=header_of(other.tobytes(), layout, types.DTYPE_FLOAT64))
         call = ann.SubmitUpdate()
         await call.write(pb.UpdatePart(header=begun))

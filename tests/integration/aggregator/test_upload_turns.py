@@ -66,7 +66,7 @@ def update(aggregator: Service, run_id: str) -> tuple[pb.UpdateHeader, bytes]:
     """An update of zeros for the open round."""
     runner = aggregator.run_registry.runners[run_id]
     assert runner.run.attempt is not None
-    layout = runner.terms.up(runner.round_sum.consensus.stage)
+    layout = runner.terms.method.stage(runner.round_sum.consensus.stage).up
     ref = types.RoundRef(run_id=run_id, round=runner.run.attempt.ref.round, attempt=runner.run.attempt.ref.attempt)
     payload = bytes(8 * layout.size)
     return pb.UpdateHeader(ref=ref, tensor=header_of(payload, layout, types.DTYPE_FLOAT64)), payload

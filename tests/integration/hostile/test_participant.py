@@ -84,7 +84,7 @@ async def fuzz(attacked: Attacked, channels: list[grpc.aio.Channel], draw: rando
     """One hostile call, whatever the run does meanwhile; what it got."""
     runner = attacked.runner
     here = runner.run.attempt
-    layout = runner.terms.up(runner.round_sum.consensus.stage)
+    layout = runner.terms.method.stage(runner.round_sum.consensus.stage).up
     place = (here.ref.round, here.ref.attempt) if here else (0, 1)
     dtype = update_dtype(runner.spec)
     shape = (layout.rows, layout.columns, layout.scalars)

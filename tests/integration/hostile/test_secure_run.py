@@ -60,7 +60,7 @@ def scene_of(runner: Runner, other_run: str) -> Scene:
     """What the hostile one knows of the run."""
     here = runner.run.attempt
     round, attempt = (here.ref.round, here.ref.attempt) if here else (0, 1)
-    layout = runner.terms.up(runner.round_sum.consensus.stage)
+    layout = runner.terms.method.stage(runner.round_sum.consensus.stage).up
     shape = (layout.rows, layout.columns, layout.scalars)
     return Scene(runner.run.run_id, round, attempt, *shape, HOSTILE, types_pb2.DTYPE_UINT64, other_run)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dcfpca.method_memory import encode_memory, memory_digest
+from dcfpca.method_memory import encode_memory
 from dcfpca.methods import method_of
 from participant.policy import ABOUT_DATA
 from tests.support.hostile.attacked_sites import NAMES, SOON, Watch, await_results, begun, refused
@@ -59,7 +60,7 @@ def test_a_warm_start_is_the_verified_result_of_the_run_that_it_names_and_nothin
 def test_a_run_that_begins_at_nothing_is_not_opened_with_a_subspace_in_its_memory(liar: LyingAggregator) -> None:
     run = set_up(liar)
     cold = run.announcement()
-    digest = memory_digest(encode_memory({"warm": np.eye(run.spec.rows, 1)}))
+    digest = hashlib.sha256(encode_memory({"warm": np.eye(run.spec.rows, 1)})).digest()
     question = changed(cold, lambda told: setattr(told, "memory_sha256", digest))
     watch, after = Watch(run), run.open(question)
     for name in NAMES:

@@ -7,6 +7,7 @@ verifies a sum here, so that nothing but the masks and the rules of a session st
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,7 +18,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from dcfpca.method_memory import encode_memory, memory_digest
+from dcfpca.method_memory import encode_memory
 from dcfpca.methods import method_of
 from dcfpca.rpca.method import Consensus, TensorMessage
 from dcfpca.rpca.simulate import simulate
@@ -105,7 +106,7 @@ def announced(round: int, lie: dict[str, object], misfits: Sequence[Misfit]) -> 
         previous_sum=lie.get("previous_sum", bytes([round]) * 32),  # type: ignore[arg-type]
         exponents=raised,
         misfits=[misfit_to_wire(one) for one in kept],
-        memory_sha256=memory_digest(encode_memory({})),
+        memory_sha256=hashlib.sha256(encode_memory({})).digest(),
         stage=stage.name,
         inline_consensus=payload,
     )

@@ -11,12 +11,13 @@ run.total(opened, run.answers(opened, after).values())    # what comes of adding
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
-from dcfpca.method_memory import encode_memory, memory_digest
+from dcfpca.method_memory import encode_memory
 from dcfpca.rpca.method import Consensus
 from dcfpca.secagg import (
     Advert,
@@ -40,7 +41,8 @@ from dcfpca.secagg.set_up import roster_digest
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
 from dcfpca.wire import round_messages as wire
-from dcfpca.wire.tensors import digested, header_of
+from dcfpca.wire.tensors import header_of
+from participant.session.secure_run import announced_opening
 from participant.wire_codec import announcement_of
 from tests.support.hostile.lying_aggregator import Heard, LyingAggregator
 from tests.support.hostile.played_run import PlayedRun, changed
@@ -106,7 +108,7 @@ class FixedCohortPlay(PlayedRun):
         before = self.sums.get(announced.round - 1)
         opened.previous_sum = before.digest if before else NO_SUM
         opened.exponents.extend(self.exponents(announced))
-        opened.memory_sha256 = memory_digest(encode_memory(announced.memory))
+        opened.memory_sha256 = hashlib.sha256(encode_memory(announced.memory)).digest()
         return opened
 
     def exponents(self, announced: Consensus) -> tuple[int, ...]:
@@ -154,7 +156,9 @@ class FixedCohortPlay(PlayedRun):
 
     def opening(self, opened: pb.RoundOpened) -> Opening:
         """The announcement as the secure sum knows it."""
-        return announcement_of(opened).opening(self.blocks(opened.stage), digested(opened.inline_consensus))
+        return announced_opening(
+            announcement_of(opened), self.blocks(opened.stage), hashlib.sha256(opened.inline_consensus)
+        )
 
     def close(self, opened: pb.RoundOpened, total: OpenedSum) -> OpenedSum:
         """Take a sum for that of the round, keep it for those who verify it, and go on to what follows."""

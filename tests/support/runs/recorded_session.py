@@ -111,7 +111,9 @@ class RecordedSession:
         run = self.session.secure
         assert run is not None
         try:
-            admitted = self.session.admit(action.round, digested(action.consensus.inline))
+            admitted = run.admit(
+                self.session.open_round(action.round), digested(action.consensus.inline), self.session.step
+            )
             step = admitted.step or self._step(action, admitted.bound)
             if dies == "step":
                 yield from self.restart()

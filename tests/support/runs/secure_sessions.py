@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from dcfpca.method_memory import encode_memory, memory_digest
+from dcfpca.method_memory import encode_memory
 from dcfpca.methods import method_of
 from dcfpca.rpca.method import Consensus, TensorMessage, Total
 from dcfpca.rpca.stage import Site
@@ -25,6 +26,7 @@ from participant import wire_codec
 from participant.policy import SiteFacts, SitePolicy
 from participant.session import Reaction, Session, actions, events
 from participant.session.events import ShownSum
+from participant.session.secure_run import Admitted, announced_opening
 from participant.session.verification import check_announced, following
 from tests.support.runs.secagg import identity_of, verify
 
@@ -34,6 +36,13 @@ ROWS = 12
 
 def spec_of(**changes: Any) -> RunSpec:
     return RunSpec.model_validate({"rows": ROWS, "rank": 2, "rounds": 5, "tolerance": 0.0} | changes)
+
+
+def admit(session: Session, opened: events.Opened) -> Admitted:
+    """As the driver does, with the bytes that came along with the announcement."""
+    assert session.secure is not None
+    payload = digested(opened.consensus.inline)
+    return session.secure.admit(session.open_round(opened.ref.round), payload, session.step)
 
 
 def entropy_of(name: str) -> bytes:
@@ -114,7 +123,7 @@ class WaitingCohort:
             "previous_sum": self.previous,
             "exponents": self.exponents,
             "misfits": [misfit_to_wire(one) for one in self.misfits],
-            "memory_sha256": memory_digest(encode_memory(self.consensus.memory)),
+            "memory_sha256": hashlib.sha256(encode_memory(self.consensus.memory)).digest(),
             "stage": self.consensus.stage,
         }
         return pb.RoundOpened(**(fields | changes))
@@ -130,7 +139,7 @@ class WaitingCohort:
         wanted = session.handle(opened).actions
         if not wanted or not isinstance(wanted[0], actions.Compute):
             return wanted
-        admitted = session.admit(opened.ref.round, digested(opened.consensus.inline))
+        admitted = admit(session, opened)
         run = session.secure
         assert run is not None
         step = admitted.step
@@ -147,14 +156,14 @@ class WaitingCohort:
         before = session.secure.seen(session.step)
         if before is not None and self.shown is not None:
             run = session.secure
-            expected = following(run.agreed, run.side, before, self.shown, opened.announced, None)
+            expected = following(run.agreed, run.side, before, self.shown, None, opened.announced)
             check_announced(run.agreed, run.side, before, opened.announced, self.consensus.broadcast, expected)
 
     def round(self) -> np.ndarray[Any, np.dtype[np.float64]]:
         """One whole round; returns the numbers of its sum."""
         opened = self.opened()
         layout = block_layout(self.method.stage(self.consensus.stage).up, self.spec.precision)
-        opening = opened.announced.opening(layout, digested(opened.consensus.inline))
+        opening = announced_opening(opened.announced, layout, hashlib.sha256(opened.consensus.inline))
         tally = begin_tally(self.terms, self.roster, opening)
         for name in NAMES:
             (sent,) = self.answer(name, opened)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from typing import Any
 
@@ -22,7 +23,8 @@ from dcfpca.v1.rounds_pb2_grpc import RoundServiceStub
 from dcfpca.wire import round_messages
 from dcfpca.wire.constants import PROTOCOL
 from dcfpca.wire.round_messages import consent_bytes
-from dcfpca.wire.tensors import digested, header_of, message_from
+from dcfpca.wire.tensors import header_of, message_from
+from participant.session.secure_run import announced_opening
 from participant.wire_codec import announcement_of
 from tests.support.services.service import Service
 
@@ -102,7 +104,9 @@ class WaitingSite:
         assert self.side is not None
         round, stage = opened.ref.round, self.method.stage(opened.stage)
         layout = stage.up
-        opening = announcement_of(opened).opening(block_layout(layout), digested(opened.inline_consensus))
+        opening = announced_opening(
+            announcement_of(opened), block_layout(layout), hashlib.sha256(opened.inline_consensus)
+        )
         self.openings[round] = (opened, opening)
         if round not in self._updates:
             consensus = Consensus(round, stage.name, message_from(stage.down, opened.inline_consensus))

@@ -60,7 +60,7 @@ def update_of(made: Runner, who: str, value: float) -> tuple[events.UpdateReceiv
     """An update of the open round, all of one value, in one piece."""
     here = made.run.attempt
     assert here is not None
-    body = np.full(made.terms.up(made.round_sum.consensus.stage).size, value).tobytes()
+    body = np.full(made.terms.method.stage(made.round_sum.consensus.stage).up.size, value).tobytes()
     digest = hashlib.sha256(body).digest()
     event = events.UpdateReceived(at=0.0, sha256=digest, size=len(body), ref=here.ref, participant=who)
     return event, (UpdateKey(here.ref, who, event.sha256), 0, body)

@@ -16,7 +16,7 @@ TERMS = Terms.of(parse_spec({"rows": 10, "rank": 2}))
 
 
 def total(vector: FloatArray) -> Total:
-    return Total(TensorMessage.unflatten(TERMS.up("open"), vector), 2)
+    return Total(TensorMessage.unflatten(TERMS.method.stage("open").up, vector), 2)
 
 
 def test_a_sum_that_breaks_a_law_is_not_used_and_the_sentence_says_which() -> None:

@@ -25,7 +25,7 @@ def agreed(**changes: Any) -> Contract:
 
 
 def payload_of(deal: Contract, round: int = 1) -> bytes:
-    return bytes(8 * deal.terms.up("open" if round == 0 else "fit").size)
+    return bytes(8 * deal.terms.method.stage("open" if round == 0 else "fit").up.size)
 
 
 def test_an_update_of_the_declared_shape_may_leave() -> None:
@@ -35,7 +35,7 @@ def test_an_update_of_the_declared_shape_may_leave() -> None:
     assert item.kind == "masked update"
     assert item.size == len(payload)
     assert item.sha256 == header.tensor.sha256 == hashlib.sha256(payload).digest()
-    layout = deal.terms.up("fit")
+    layout = deal.terms.method.stage("fit").up
     announced = (header.tensor.rows, header.tensor.columns, header.tensor.scalars)
     assert announced == (layout.rows, layout.columns, layout.scalars)
 
@@ -76,7 +76,7 @@ def test_an_update_of_another_run_or_round_stays(ref: types.RoundRef) -> None:
 @pytest.mark.parametrize("stage", ["refine", "validate", "null"])
 def test_an_update_of_a_closing_round_leaves_only_within_the_closing_rounds_of_the_spec(stage: str) -> None:
     deal = agreed()
-    payload = bytes(8 * deal.terms.up(stage).size)
+    payload = bytes(8 * deal.terms.method.stage(stage).up.size)
     for round, allowed in ((101, True), (100 + CLOSING_ROUNDS, True), (101 + CLOSING_ROUNDS, False)):
         ref = types.RoundRef(run_id="run-1", round=round, attempt=1)
         if allowed:

@@ -72,8 +72,9 @@ def in_fixed_point(terms: Terms, told: Consensus, sites: Sequence[Site], exponen
         exponents = lifted(layout, exponents, 1, bits)
     total = np.sum([fixed_point.encode(vector, layout, exponents, len(sites), bits) for vector in vectors], axis=0)
     numbers = fixed_point.decode(total, layout, exponents, len(sites), bits)
-    message = TensorMessage.unflatten(terms.up(told.stage), numbers)
-    return Total(message, len(sites), terms.rounding(told.stage, exponents, len(sites)))
+    message = TensorMessage.unflatten(terms.method.stage(told.stage).up, numbers)
+    rounding = fixed_point.rounding_of(terms.method.stage(told.stage).up, exponents, len(sites), bits)
+    return Total(message, len(sites), rounding)
 
 
 @cache

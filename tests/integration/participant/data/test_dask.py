@@ -33,7 +33,7 @@ from participant.driver.local_work import LocalWork
 from participant.engine.dask_engine import DaskEngine, cut
 from participant.engine.progress import Cancellation, MeteredColumns, ProgressMeter, WorkCancelled
 from participant.engine.thread_engine import Engine
-from participant.session import Consent, actions
+from participant.session import Consent
 from participant.state.store import Store
 from participant.wire_codec import consensus_of
 from tests.support.services.federation import Federation, relative
@@ -223,7 +223,7 @@ class Work:
     async def step(self, consensus: Consensus) -> TensorMessage:
         stage, payload = self._contract.terms.method.stage(consensus.stage), message_bytes(consensus.broadcast)
         told = consensus_of(header_of(payload, stage.down, types.DTYPE_FLOAT64), stage.name, payload)
-        step = await self._local.step(self._contract, actions.Compute(consensus.round, told), lambda: True)
+        step = await self._local.step(self._contract, consensus, told.sha256, lambda: True)
         return TensorMessage.unflatten(stage.up, step.vector)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -18,18 +17,14 @@ from dcfpca.rpca.private.site import PrivatePlan
 from dcfpca.rpca.private.stages import PrivateSolver
 from dcfpca.rpca.private.whole_numbers import GRID_BITS
 from dcfpca.secagg.errors import LostState
-from dcfpca.spec import RunSpec, parse_spec
+from dcfpca.spec import parse_spec
 from dcfpca.terms import Terms
-from dcfpca.v1 import types_pb2 as types
-from dcfpca.wire.tensors import header_of, message_bytes
 from participant.contract import Contract
 from participant.driver import SiteServices
 from participant.driver.local_work import LocalWork
 from participant.engine.thread_engine import Engine
-from participant.session import Consent, actions
-from participant.session.events import AnnouncedConsensus
+from participant.session import Consent
 from participant.state.store import Store
-from participant.wire_codec import consensus_of
 
 SPEC = parse_spec({"rows": 60, "rank": 2, "participants": ["a", "b", "c"], "privacy": {"epsilon": 1.0, "clip": 1.0}})
 DATA = np.random.default_rng(0).standard_normal((60, 400))
@@ -57,27 +52,27 @@ class Site:
     async def step(self, round: int, run_id: str = "r1", sites: int = 3, turn: float = 0.0) -> FloatArray:
         """The vector that is saved, and would be masked and sent."""
         work = LocalWork(run_id, self.services, lambda percent: None)
-        told = consensus(SPEC, round, turn)
-        step = await work.step(Contract(run_id, "a", Terms.of(SPEC)), actions.Compute(round, told), lambda: True, sites)
+        step = await work.step(
+            Contract(run_id, "a", Terms.of(SPEC)), consensus(round, turn), bytes(32), lambda: True, sites
+        )
         saved = self.store.step(run_id)
         assert saved is not None
         assert saved.vector.tobytes() == step.vector.tobytes()
         return step.vector
 
 
-def consensus(spec: RunSpec, round: int, turn: float) -> AnnouncedConsensus:
+def consensus(round: int, turn: float = 0.0) -> Consensus:
     stage = STAGES[round]
-    layout = Terms.of(spec).down(stage)
+    down = Terms.of(SPEC).method.stage(stage).down
     if round == 0:
-        return consensus_of(header_of(b"", layout, types.DTYPE_FLOAT64), stage)
-    U = np.linalg.qr(np.eye(60, layout.columns) + turn * np.eye(60, layout.columns, -1))[0]
-    payload = message_bytes(PrivatePlan(U, 1.0, 1200.0, 0, 0.1, np.zeros(2)).broadcast())
-    return consensus_of(header_of(payload, layout, types.DTYPE_FLOAT64), stage, payload)
+        return Consensus(round, stage, down.zeros())
+    U = np.linalg.qr(np.eye(60, down.columns) + turn * np.eye(60, down.columns, -1))[0]
+    return Consensus(round, stage, PrivatePlan(U, 1.0, 1200.0, 0, 0.1, np.zeros(2)).broadcast())
 
 
 def exact(round: int) -> FloatArray:
     terms, stage = Terms.of(SPEC), STAGES[round]
-    told = PrivatePlan(np.eye(60, terms.down(stage).columns), 1.0, 1200.0, 0, 0.1, np.zeros(2))
+    told = PrivatePlan(np.eye(60, terms.method.stage(stage).down.columns), 1.0, 1200.0, 0, 0.1, np.zeros(2))
     return terms.method.site(ArrayColumns(DATA)).answer(Consensus(round, stage, told.broadcast())).flat()
 
 
@@ -121,9 +116,8 @@ async def test_noise_of_another_round_consensus_run_or_site_is_another(tmp_path:
 async def test_no_second_noise_is_drawn_for_the_opening_under_another_digest(tmp_path: Path) -> None:
     site = Site(tmp_path)
     site.enrol()
-    work, told = LocalWork("r1", site.services, lambda percent: None), consensus(SPEC, 0, 0.0)
-    told = replace(told, sha256=bytes(32))
-    step = await work.step(Contract("r1", "a", Terms.of(SPEC)), actions.Compute(0, told), lambda: True, 3)
+    work, contract = LocalWork("r1", site.services, lambda percent: None), Contract("r1", "a", Terms.of(SPEC))
+    step = await work.step(contract, consensus(0), b"another digest".ljust(32), lambda: True, 3)
     assert step.vector.tobytes() == (await site.step(0)).tobytes()
 
 

@@ -9,11 +9,10 @@ import pytest
 
 from dcfpca.rpca.method import Consensus, TensorMessage
 from dcfpca.secagg import PastRun, errors
-from dcfpca.wire.tensors import digested
 from participant.session import History, Reaction, actions, events
 from participant.session.session import Session
 from tests.support.runs.secagg import identity_of
-from tests.support.runs.secure_sessions import NAMES, WaitingCohort, entropy_of, spec_of
+from tests.support.runs.secure_sessions import NAMES, WaitingCohort, admit, entropy_of, spec_of
 from tests.support.runs.sessions import kinds
 
 
@@ -170,7 +169,7 @@ def test_an_implausible_consensus_is_refused_before_anything_is_computed() -> No
     session, opened = cohort.sessions["a"], cohort.opened()
     session.handle(opened)
     with pytest.raises(errors.ImplausibleConsensus, match="length one"):
-        session.admit(opened.ref.round, digested(opened.consensus.inline))
+        admit(session, opened)
 
 
 def test_a_site_without_its_keys_says_so_and_answers_nothing() -> None:
@@ -265,4 +264,4 @@ def test_no_misfit_is_provoked_where_a_layout_begins(played: int) -> None:
     session = cohort.sessions["a"]
     assert kinds(session.handle(lower)) == ["Compute"]
     with pytest.raises(errors.ChangedExponent, match="with which its layout begins"):
-        session.admit(lower.ref.round, digested(lower.consensus.inline))
+        admit(session, lower)
