@@ -50,8 +50,8 @@ class Telemetry:
         self._bytes = Counter("dcfpca_payload_bytes", "Payload of finished rounds.", ["direction"], registry=own)
         self._round_seconds = _histogram("dcfpca_round_seconds", "From opening a round to its consensus.", own)
         self._phase_seconds = _histogram("dcfpca_phase_seconds", "Time spent in a phase.", own, "phase")
-        self._messages = Counter("dcfpca_messages", "Messages of rounds by fate.", ["message", "fate"], registry=own)
-        self._answers = Counter("dcfpca_answers", "Answers to proposals.", ["answer"], registry=own)
+        self.messages = Counter("dcfpca_messages", "Messages of rounds by fate.", ["message", "fate"], registry=own)
+        self.answers = Counter("dcfpca_answers", "Answers to proposals.", ["answer"], registry=own)
         self._calls = Counter("dcfpca_calls", "gRPC calls by outcome.", ["method", "status"], registry=own)
         self._call_seconds = _histogram("dcfpca_call_seconds", "Time to answer a call.", own, "method")
         self._stages: dict[str, tuple[tuple[str, int, int, str, str], float]] = {}
@@ -82,14 +82,6 @@ class Telemetry:
         """A run was deleted."""
         self._stages.pop(run_id, None)
         self._counted.pop(run_id, None)
-
-    def message(self, message: str, fate: str) -> None:
-        """A message of a round was accepted, duplicate, rejected or late."""
-        self._messages.labels(message, fate).inc()
-
-    def answered(self, *, accept: bool) -> None:
-        """A participant enrolled or refused."""
-        self._answers.labels("enrolled" if accept else "refused").inc()
 
     def call_ended(self, method: str, status: str, seconds: float | None = None) -> None:
         """A call was answered with this gRPC status; `seconds` is how long a unary one took."""

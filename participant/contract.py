@@ -19,7 +19,7 @@ from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
 from dcfpca.wire.constants import ARTIFACTS
 from dcfpca.wire.round_messages import update_dtype
-from dcfpca.wire.tensors import Buffer, header_with, size_of
+from dcfpca.wire.tensors import Buffer, header_with
 from participant.session.actions import SignedEvidence
 from participant.state.ledger import EVIDENCE, Item
 
@@ -68,7 +68,7 @@ def update_item(
     _require(stage in contract.rounds, "an update of a stage the spec does not have")
     _require(ref.round in contract.rounds[stage], "an update of a round the spec does not have")
     tensor = header_with(hashlib.sha256(payload).digest(), contract.terms.method.stage(stage).up, contract.dtype)
-    _require(len(payload) == size_of(tensor), "more or fewer bytes than the declared shape has")
+    _require(len(payload) == contract.terms.update_bytes[stage], "more or fewer bytes than the declared shape has")
     number = types.Dtype.Name(tensor.dtype).removeprefix("DTYPE_").lower()
     shape = f"{tensor.rows} × {tensor.columns} + {tensor.scalars} {number}"
     kind = "masked update" if masked else "plain update"

@@ -64,7 +64,7 @@ class Daemon:
     async def serve(self) -> None:
         """Serve until cancelled; raises DcfpcaError when retrying cannot help."""
         files = TlsFiles(self._config.identity.ca, self._config.identity.cert, self._config.identity.key)
-        connection = Connection(files, self._link, self._telemetry.connected)
+        connection = Connection(files, self._link, self._telemetry.connected.set)
         metrics = await serve_beside("metrics", self._config.telemetry.metrics, self._telemetry.page)
         await self._restore()
         tasks = [
@@ -161,8 +161,6 @@ class Daemon:
         driver.take(event, assignment.SerializeToString)
         if isinstance(event, events.Proposed):
             self._prepare(event.spec)
-        if driver.is_over:
-            self._drop(driver)
 
     def _prepare(self, spec: bytes) -> None:
         """Begin to load the compiled loops of a proposed run while others enrol; a bad spec is refused elsewhere."""

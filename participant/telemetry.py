@@ -16,7 +16,8 @@ _SECONDS = (0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300, 1800)
 
 
 class Telemetry:
-    """Counters that the daemon increments as things happen, and levels read at every scrape."""
+    """Counters that the daemon increments as things happen, and levels read at every scrape. A local step that fails
+    costs the site its round."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -30,41 +31,21 @@ class Telemetry:
         self._rate = Gauge(
             "dcfpca_local_step_flops", "Floating point operations per second of the last local step.", registry=own
         )
-        self._failures = Counter(
+        self.failures = Counter(
             "dcfpca_local_steps_failed", "Local steps that failed; the site misses their rounds.", registry=own
         )
-        self._messages = Counter("dcfpca_messages", "Messages sent by fate.", ["message", "fate"], registry=own)
-        self._answers = Counter("dcfpca_answers", "Answers to proposals.", ["answer"], registry=own)
-        self._results = Counter("dcfpca_results", "Results written.", registry=own)
-        self._connected = Gauge("dcfpca_connected", "1 while the stream of assignments is open.", registry=own)
+        self.messages = Counter("dcfpca_messages", "Messages sent by fate.", ["message", "fate"], registry=own)
+        self.answers = Counter("dcfpca_answers", "Answers to proposals.", ["answer"], registry=own)
+        self.results = Counter("dcfpca_results", "Results written.", registry=own)
+        self.connected = Gauge("dcfpca_connected", "1 while the stream of assignments is open.", registry=own)
         peak = Gauge("dcfpca_peak_memory_bytes", "Largest resident memory so far.", registry=own)
         peak.set_function(peak_memory)
 
     def step(self, flops: float, round: int, seconds: float) -> None:
-        """Count a local step: its time, and its floating point operations per second."""
+        """Count a local step: its time, and its floating point operations per second; the opening has none."""
         self._step_seconds.observe(seconds)
         if round > 0 and seconds > 0:
             self._rate.set(flops / seconds)
-
-    def step_failed(self) -> None:
-        """A local step failed; the site misses the round."""
-        self._failures.inc()
-
-    def message(self, message: str, fate: str) -> None:
-        """Count a message by its fate."""
-        self._messages.labels(message, fate).inc()
-
-    def answered(self, *, accept: bool) -> None:
-        """The site enrolled or refused."""
-        self._answers.labels("enrolled" if accept else "refused").inc()
-
-    def result_written(self) -> None:
-        """A result was written."""
-        self._results.inc()
-
-    def connected(self, now: bool) -> None:
-        """The stream of assignments opened or broke."""
-        self._connected.set(float(now))
 
     def watch_certificate(self, not_after: Callable[[], datetime]) -> None:
         """Report at every scrape how many days the certificate remains valid."""

@@ -12,14 +12,14 @@ from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
 from dcfpca.wire import round_messages
 from dcfpca.wire.receipt import Fate
-from dcfpca.wire.round_messages import misfit_from_wire, names_from_wire, ref_to_wire
+from dcfpca.wire.round_messages import checked_names, misfit_from_wire, ref_to_wire
 from dcfpca.wire.tensors import Buffer
 from participant.session import events
 from participant.session.actions import Consent
 from participant.session.events import AnnouncedConsensus, Announcement, ShownSum
 
 TICKET_BYTES = 64
-# The aggregator chooses the names of runs, and the site uses them in file names.
+# The aggregator chooses the names of runs and exports, and the site uses them in file names.
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 
@@ -28,7 +28,8 @@ def decode(assignment: pb.Assignment) -> events.Assigned:
 
     Tensors are taken out of the assignment, so that what is kept of the announcement is small.
     """
-    check_run_id(assignment.run_id)
+    if not _RUN_ID.fullmatch(assignment.run_id):
+        raise BadMessage(f"{assignment.run_id[:64]!r} cannot be the name of a run")
     match assignment.WhichOneof("what"):
         case "run_proposed":
             return events.Proposed(assignment.run_proposed.spec, assignment.run_proposed.spec_sha256)
@@ -39,7 +40,10 @@ def decode(assignment: pb.Assignment) -> events.Assigned:
             final = consensus_of(end.consensus, end.stage)
             return events.Ended(end.status, end.reason, end.round, end.spec_sha256, final)
         case "export_wanted":
-            return events.ExportWanted(_export_id(assignment.export_wanted.export_id))
+            wanted = assignment.export_wanted.export_id
+            if not _RUN_ID.fullmatch(wanted):
+                raise BadMessage(f"{wanted[:64]!r} cannot be the name of an export")
+            return events.ExportWanted(wanted)
         case "standby":
             return events.StoodBy(assignment.standby.reason)
         case "run_key_wanted" | "roster_closed" | "group_shares_relayed":
@@ -57,20 +61,13 @@ def _set_up_step(assignment: pb.Assignment) -> events.SetUpStep:
     match assignment.WhichOneof("what"):
         case "run_key_wanted":
             wanted = assignment.run_key_wanted
-            return events.KeyWanted(wanted.spec_sha256, names_from_wire(wanted.cohort))
+            return events.KeyWanted(wanted.spec_sha256, checked_names(tuple(wanted.cohort)))
         case "roster_closed":
             return events.RosterClosed(round_messages.roster_from_wire(assignment.roster_closed.keys))
         case _:
             relayed = assignment.group_shares_relayed
             roster = round_messages.roster_from_wire(relayed.keys)
             return events.SharesRelayed(roster, round_messages.shares_from_wire(relayed.incoming))
-
-
-def check_run_id(run_id: str) -> str:
-    """Return the name if it is safe in a file name; BadMessage otherwise."""
-    if not _RUN_ID.fullmatch(run_id):
-        raise BadMessage(f"{run_id[:64]!r} cannot be the name of a run")
-    return run_id
 
 
 def opened_of(opened: pb.RoundOpened, run_id: str) -> events.Opened:
@@ -83,7 +80,7 @@ def opened_of(opened: pb.RoundOpened, run_id: str) -> events.Opened:
     shown = sum_of(opened.sum, opened.inline_sum) if opened.HasField("sum") else None
     for tensor in ("inline_consensus", "inline_sum", "sum"):
         opened.ClearField(tensor)
-    ref, cohort = AttemptRef(run_id, opened.ref.round, opened.ref.attempt), names_from_wire(opened.cohort)
+    ref, cohort = AttemptRef(run_id, opened.ref.round, opened.ref.attempt), checked_names(tuple(opened.cohort))
     return events.Opened(ref, opened.spec_sha256, cohort, consensus, announcement_of(opened), opened.ticket, shown)
 
 
@@ -115,12 +112,6 @@ def encode_seen(run_id: str, opened: events.Opened | None) -> pb.Seen:
     if opened is None:
         return pb.Seen(ref=types.RoundRef(run_id=run_id))
     return pb.Seen(ref=ref_to_wire(opened.ref), consensus_sha256=opened.consensus.sha256, ticket=opened.ticket)
-
-
-def _export_id(text: str) -> str:
-    if not _RUN_ID.fullmatch(text):
-        raise BadMessage(f"{text[:64]!r} cannot be the name of an export")
-    return text
 
 
 def encode_run_key(run_id: str, advert: secagg.Advert) -> pb.AdvertiseRunKeyRequest:

@@ -111,7 +111,7 @@ def receipt(reply: Reply | None) -> Receipt:
 def logged_receipt(registry: RunRegistry, what: str, reply: Reply | None, **about: Any) -> Receipt:
     """The same, after counting and logging what became of the message."""
     reply = reply or ACCEPTED
-    registry.telemetry.message(what, reply.fate.value)
+    registry.telemetry.messages.labels(what, reply.fate.value).inc()
     # Late messages are normal: a phase closes once it has enough answers.
     level: Any = "warning" if reply.fate is Fate.REJECTED else "debug"
     word = "update" if what == "update" else "message"

@@ -183,7 +183,7 @@ class RoundServicer(SecureSumMethods, rounds_pb2_grpc.RoundServiceServicer):
         reply = await runner.post(event)
         if reply and reply.fate is Fate.ACCEPTED:
             word = "participant_enrolled" if request.accept else "participant_refused"
-            self._registry.telemetry.answered(accept=request.accept)
+            self._registry.telemetry.answers.labels("enrolled" if request.accept else "refused").inc()
             log(word, run=request.run_id, participant=who.name, reasons=list(request.reasons) or None)
             await self._registry.store.record(
                 word, actor=who.title, run_id=request.run_id, reasons=list(request.reasons)
@@ -244,7 +244,7 @@ class RoundServicer(SecureSumMethods, rounds_pb2_grpc.RoundServiceServicer):
         try:
             reply = await taken
         except BadMessage:
-            self._registry.telemetry.message("update", Fate.REJECTED.value)
+            self._registry.telemetry.messages.labels("update", Fate.REJECTED.value).inc()
             raise
         ref, who = intake.key.ref, intake.key.participant
         about = {"participant": who, "round": ref.round, "attempt": ref.attempt}

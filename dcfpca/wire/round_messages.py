@@ -37,13 +37,9 @@ def update_dtype(spec: RunSpec) -> types.Dtype:
     return _DTYPES[spec.update_format]
 
 
-def names_from_wire(names: Sequence[str]) -> tuple[str, ...]:
-    """Names of participants; raises BadMessage when one of them cannot be a participant's name."""
-    return _checked_names(tuple(names))
-
-
 @lru_cache(maxsize=64)  # every announcement of a run names the same cohort
-def _checked_names(names: tuple[str, ...]) -> tuple[str, ...]:
+def checked_names(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Names of participants; raises BadMessage when one of them cannot be a participant's name."""
     try:
         return tuple(check_name(name, "participant") for name in names)
     except BadIdentity as error:
@@ -65,7 +61,7 @@ def advert_to_wire(advert: Advert) -> pb.RunKey:
 
 def advert_from_wire(key: pb.RunKey) -> Advert:
     """One member's key for the run; BadMessage when the name cannot be one."""
-    (name,) = names_from_wire([key.participant])
+    (name,) = checked_names((key.participant,))
     return Advert(name, key.key, key.commitment, key.binding, key.certificate, key.signature, key.kem_key)
 
 

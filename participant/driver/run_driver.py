@@ -99,13 +99,11 @@ class RunDriver:
                 self._services.store.fail(error)
                 raise
         self._perform(reaction.actions)
-
-    @property
-    def is_over(self) -> bool:
-        """Whether nothing is left to do; the driver may then be dropped, and made again from what is saved."""
-        return self.session.finished and not self._tasks
+        if not self._tasks:
+            self._idle()
 
     def _idle(self) -> None:
+        """No work is left: a driver whose run is over may be dropped, and made again from what is saved."""
         if self.session.finished:
             self._over(self)
 
@@ -180,7 +178,7 @@ class RunDriver:
         name, accept, private = services.site.name, consent.accept, consent.private
         statement = consent_bytes(run_id, consent.digest, name, accept=accept, private=private, reasons=reasons)
         log("run_enrolled" if accept else "run_refused", run=run_id, reasons=list(reasons) or None)
-        services.telemetry.answered(accept=accept)
+        services.telemetry.answers.labels("enrolled" if accept else "refused").inc()
         signature = services.site.sign(statement)
         receipt = await services.egress.respond(wire_codec.encode_consent(run_id, consent, signature))
         fate = wire_codec.fate_of(receipt)
@@ -209,7 +207,7 @@ class RunDriver:
             fate=fate.value,
             reason=receipt.reason or None,
         )
-        services.telemetry.message(kind, fate.value)
+        services.telemetry.messages.labels(kind, fate.value).inc()
         self.take(events.Acknowledged(ref))
 
     async def _tell(self, action: actions.RunMessage) -> None:
@@ -230,7 +228,7 @@ class RunDriver:
         except SiteDiffers as found:
             event = events.FeaturesDiffer(action.round, found.notes)
         except Exception as error:
-            services.telemetry.step_failed()
+            services.telemetry.failures.inc()
             refusal = refusal_of(error, action.round)
             event = events.RoundRefused(action.round, refusal)
             if isinstance(refusal, SiteFailure):
@@ -273,7 +271,7 @@ class RunDriver:
                 hint = "the manifest says so, too; compare the SHA-256 of U.npy in it with other sites'"
                 log("final_consensus_not_checked", level="warning", run=self.run_id, hint=hint)
         await until_written(self.run_id, lambda: self._local.finish(self._agreed, consent, action, verified))
-        self._services.telemetry.result_written()
+        self._services.telemetry.results.inc()
         log("results_written", run=self.run_id, rounds=action.round, outcome=action.outcome)
         self.take(events.ResultsWritten(action.outcome))
 

@@ -97,7 +97,7 @@ class Ledger:
 
     def append_all(self, items: Sequence[Item], at_ms: int) -> list[Entry]:
         """Write the entries of one message, all or none; durable against a killed process when this returns."""
-        entries: list[Entry] = []
+        entries, rows = [], []
         with self._database:
             if not self._database.in_transaction:
                 # Locked before the last entry is read: `dcfpca-participant approve` appends from another process.
@@ -107,8 +107,10 @@ class Ledger:
             for number, item in enumerate(items, sequence + 1):
                 seal = Entry(number, at_ms, item, previous, b"").computed_hash()
                 entries.append(Entry(number, at_ms, item, previous, seal))
+                place = (number, at_ms, item.run_id, item.round, item.attempt)
+                rows.append((*place, item.kind, item.shape, item.size, item.sha256, item.detail, previous, seal))
                 previous = seal
-            self._database.executemany(_INSERT, map(_row, entries))
+            self._database.executemany(_INSERT, rows)
         return entries
 
     def entries(self, run_id: str = "") -> Iterator[Entry]:
@@ -136,12 +138,6 @@ def verify(entries: Iterable[Entry]) -> int:
             raise Refused(f"the ledger was altered at entry {sequence}", hint)
         previous = entry.hash
     return sequence
-
-
-def _row(entry: Entry) -> tuple[object, ...]:
-    item = entry.item
-    place = (entry.sequence, entry.at_ms, item.run_id, item.round, item.attempt)
-    return (*place, item.kind, item.shape, item.size, item.sha256, item.detail, entry.previous, entry.hash)
 
 
 def _entry(row: tuple[object, ...]) -> Entry:

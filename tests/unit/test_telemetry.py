@@ -69,8 +69,8 @@ async def test_a_repeated_attempt_and_a_pause_count_as_failed_attempts() -> None
 async def test_fates_and_answers_are_unexplained_text() -> None:
     telemetry = Telemetry()
     for fate in ("accepted", "accepted", "late"):
-        telemetry.message("update", fate)
-    telemetry.answered(accept=False)
+        telemetry.messages.labels("update", fate).inc()
+    telemetry.answers.labels("refused").inc()
     got = await _samples(telemetry)
     assert got["dcfpca_messages_total[accepted][update]"] == 2
     assert got["dcfpca_messages_total[late][update]"] == 1
