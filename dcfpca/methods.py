@@ -47,7 +47,7 @@ def method_of(spec: RunSpec) -> Method:
         method = in_robust_units(method, auto=spec.scaling == "auto")
     if spec.missing_features == "allow":
         method = counting_features(method, spec.features, spec.min_feature_sites)
-    return replace(method, min_cell=spec.min_cell)
+    return replace(method, min_cell=spec.min_cell, max_share=spec.max_share)
 
 
 def schedule_of(privacy: PrivacySettings) -> PrivateSchedule:

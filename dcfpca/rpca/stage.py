@@ -115,6 +115,14 @@ class Stage(ABC):
     def merged(self, exact: TensorMessage, asked: Consensus, least: int) -> TensorMessage:
         """What leaves the site of an exact answer: counts of fewer than `least` merged into their neighbours."""
 
+    def columns_of(self, asked: Consensus) -> float:
+        """The columns of all sites together, where the broadcast tells them; else 0."""
+        return 0.0
+
+    def weighted(self, update: TensorMessage, weight: float) -> TensorMessage:
+        """The update with this weight of the site's columns in the sums that form U; most updates have none."""
+        return update
+
     @abstractmethod
     def advance(self, consensus: Consensus, total: Total) -> Consensus:
         """The consensus after this round's sum, which names the next stage; sets `outcome` when the run is over.
@@ -203,6 +211,14 @@ class StageAround(Stage):
     def merged(self, exact: TensorMessage, asked: Consensus, least: int) -> TensorMessage:
         """The inner stage's."""
         return self.inner.merged(exact, asked, least)
+
+    def columns_of(self, asked: Consensus) -> float:
+        """The inner stage's."""
+        return self.inner.columns_of(asked)
+
+    def weighted(self, update: TensorMessage, weight: float) -> TensorMessage:
+        """The inner stage's."""
+        return self.inner.weighted(update, weight)
 
     def advance(self, consensus: Consensus, total: Total) -> Consensus:
         """The inner stage's."""

@@ -69,6 +69,7 @@ class Method:
     stages: tuple[Stage, ...]
     scaled: bool = False  # whether the fit sees data in units that an earlier stage finds
     hiding: Hiding | None = None
+    max_share: float = 1.0  # the most of all columns that one site's may count for in the sums that form U
     min_cell: int = 1  # no count that leaves a site is about fewer entries than this
     _by_name: dict[str, Stage] = field(init=False, repr=False, compare=False)
 
@@ -159,7 +160,15 @@ class Method:
         stage, view = self.stage(announced.stage), self.view(partition.columns)
         asked = stage.prepare(view, announced)
         exact = stage.combine(PreparedPartition(partition, view.shown, announced), asked)
-        return exact if self.min_cell == 1 else stage.merged(exact, asked, self.min_cell)
+        return self.leaving(exact, asked, partition.columns.shape[1])
+
+    def leaving(self, exact: TensorMessage, asked: Consensus, columns: int) -> TensorMessage:
+        """What leaves a site with so many columns of its exact answer: small counts merged, and U formed from no more
+        of its columns than they may count for."""
+        stage = self.stage(asked.stage)
+        sent = exact if self.min_cell == 1 else stage.merged(exact, asked, self.min_cell)
+        weight = column_weight(columns, stage.columns_of(asked), self.max_share)
+        return sent if weight == 1.0 else stage.weighted(sent, weight)
 
     def model(self, consensus: Consensus) -> dict[str, FloatArray]:
         """The model that the operator may fetch after the run: `U` (m × rank) and `singular_values`."""
@@ -171,6 +180,15 @@ class Method:
         Features are called by their numbers where no names are given.
         """
         return self.stage(consensus.stage).verdict(consensus, features)
+
+
+def column_weight(own: int, of_all: float, most: float) -> float:
+    """What each column of a site with `own` of all columns counts, so that together they are `most` of what counts;
+    1 where they are no more, and where the site has no others beside it."""
+    others = of_all - own
+    if most >= 1.0 or others < 0.5:
+        return 1.0
+    return min(1.0, most / (1.0 - most) * others / max(own, 1))
 
 
 class StagedSite:
@@ -189,10 +207,9 @@ class StagedSite:
         return self.method.stage(announced.stage).prepare(self.view, announced)
 
     def answer(self, announced: Consensus) -> TensorMessage:
-        """The update of this round, its small counts merged."""
+        """The update of this round as it leaves the site."""
         stage, asked = self.method.stage(announced.stage), self.prepare(announced)
-        exact, least = stage.answer(self, asked), self.method.min_cell
-        return exact if least == 1 else stage.merged(exact, asked, least)
+        return self.method.leaving(stage.answer(self, asked), asked, self.view.own.shape[1])
 
     def snapshot(self) -> dict[str, NDArray[np.generic]]:
         """What stages keep, and what decides which entries are hidden; units come with every broadcast."""

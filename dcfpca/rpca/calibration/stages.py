@@ -110,6 +110,10 @@ class Covariance(ClosingStage):
         """All of it: the count is what the moments are of."""
         return exact
 
+    def weighted(self, update: TensorMessage, weight: float) -> TensorMessage:
+        """All of it, the count as well."""
+        return TensorMessage(weight * update.tensor, weight * update.scalars)
+
     def advance(self, consensus: Consensus, total: Total) -> Consensus:
         """The next covariance; after the last, the null round."""
         if not (np.isfinite(total.sums.tensor).all() and np.isfinite(total.sums.scalars).all()):

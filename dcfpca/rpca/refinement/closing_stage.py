@@ -125,6 +125,10 @@ class ClosingStage(Stage):
             calibrations_apart(one.calibration, other.calibration),
         )
 
+    def columns_of(self, asked: Consensus) -> float:
+        """As the plan has them."""
+        return ClosingPlan.of(asked.broadcast).columns
+
     def changed_columns(self, share: float, total: Total) -> str:
         """The law that the columns of all sites are those of the opening."""
         return COLUMNS_CHANGED if total.whole and unequal(share, 1.0, total.rounding[1]) else ""

@@ -88,6 +88,13 @@ class Refinement(ClosingStage):
         scalars, along = np.split(exact.scalars, [-OUTLYING_COUNTS])
         return TensorMessage(tensor, np.append(scalars, Outlyingness.merged(np.rint(along * n), least) / n))
 
+    def weighted(self, update: TensorMessage, weight: float) -> TensorMessage:
+        """Pulls, weights and products with V, and of how many columns they are."""
+        tensor, scalars = update.tensor.copy(), update.scalars.copy()
+        tensor[:, : self.width + 2] *= weight
+        scalars[2:-OUTLYING_COUNTS] *= weight
+        return TensorMessage(tensor, scalars)
+
     def advance(self, consensus: Consensus, total: Total) -> Consensus:
         """One step of the rows, and the noise while it is measured; then the stage that is due."""
         if not (np.isfinite(total.sums.tensor).all() and np.isfinite(total.sums.scalars).all()):
@@ -165,8 +172,10 @@ class Refinement(ClosingStage):
 def _broken_directions(scalars: FloatArray, rounding: float) -> str:
     """Laws of the counts of columns along directions: every column is in each of them once."""
     columns, (calm, *counts) = scalars[0], scalars[-1 - OUTLYING_COUNTS :]
-    if reason := broken_count(np.array([calm, *counts]), rounding, columns + rounding, "a count of columns"):
+    if reason := broken_count(np.array(counts), rounding, columns + rounding, "a count of columns"):
         return reason
+    if exceeds(calm, columns, rounding) or exceeds(-calm, 0.0, rounding):
+        return "products with V are of more columns than there are, or of fewer than none"
     places, sizes = np.split(np.array(counts), [PLACES])
     along = places.reshape(2, DIRECTIONS, -1).sum(axis=(0, 2))
     slack = (2 * MARGINAL_BINS.count + OUTLYING_BINS.count + 1) * rounding

@@ -60,6 +60,10 @@ class Validation(ClosingStage):
         count = float(np.rint(exact.scalars[0] * ClosingPlan.of(asked.broadcast).columns))
         return exact if count >= least else self.up.zeros()
 
+    def weighted(self, update: TensorMessage, weight: float) -> TensorMessage:
+        """Errors and counts, which choose the rank of U."""
+        return replace(update, scalars=weight * update.scalars)
+
     def advance(self, consensus: Consensus, total: Total) -> Consensus:
         """The rank, and rounds at it; or the null of a fit that is not refined."""
         plan = ClosingPlan.of(consensus.broadcast)
