@@ -27,6 +27,7 @@ from dcfpca.rpca.round_limits import automatic_bound
 from dcfpca.rpca.simulate import simulate
 from participant.findings import causes
 from participant.findings.causes import KINDS, SWAPPED, Flagged, explain
+from participant.findings.written_numbers import transposed
 from participant.results.scoring_model import scoring_model
 
 ERRORS = 200
@@ -60,7 +61,7 @@ def wrong(kind: str, M: FloatArray, row: int, column: int, random: Generator) ->
         case causes.COPIED:
             made = {at: float(M[row, column - 1])} if column else {}
         case _:
-            texts = list(causes.transposed(x))
+            texts = list(transposed(x))
             made = {at: float(random.choice(texts))} if texts else {}
     return {place: value for place, value in made.items() if not np.isnan(value) and value != M[place]}
 

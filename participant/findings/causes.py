@@ -9,15 +9,15 @@ these"; one is told only if it is more likely than all others together by far, a
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 
 import numpy as np
 
 from dcfpca.rpca.method import Columns, FloatArray
 from participant.data.facts import CODES
+from participant.findings.written_numbers import WrittenFeature, feature_of, transposed
 
 DECIMAL, UNIT, SIGN, SWAPPED, CODE, COPIED, DIGITS = "decimal", "unit", "sign", "swapped", "code", "copied", "digits"
 KINDS = (DECIMAL, UNIT, SIGN, SWAPPED, CODE, COPIED, DIGITS)
@@ -33,6 +33,14 @@ UNITS = {
     "in mmol/L instead of mg/dL, as of cholesterol": (1 / 38.67, 0.0),
 }  # fmt: skip
 """Found = factor · meant + offset."""
+UNIT_NAMES = {
+    "kg": re.compile(r"weight|(?<![a-z])(mass|wt|kg|lbs?(?![a-z]))", re.I),
+    "cm": re.compile(r"height|length|waist|girth|circumf|(?<![a-z])(cm|inch)(?![a-z])", re.I),
+    "°C": re.compile(r"(?<![a-z])temp|celsius|fahrenheit", re.I),
+    "glucose": re.compile(r"gluc|sugar", re.I),
+    "cholesterol": re.compile(r"(?<![a-z])(chol|hdl|ldl)", re.I),
+}
+"""What features in such a unit are called; where a name tells, the other units are unlikely."""
 ORDINARY = 2.5
 """|z| of a value that needs no story."""
 NONE_OF_THESE = 0.5
@@ -40,8 +48,9 @@ NONE_OF_THESE = 0.5
 SURE = 0.8
 MOST_EXPLAINED = 400
 """Entries, the furthest off first: each is judged anew with some twenty values."""
-MOST_DIGITS = 8
-_PARTNERS, _MOST_DECIMALS = 6, 6
+NAMED, OTHERWISE_NAMED = 4.0, 0.01
+"""How likely a unit is beside other kinds of error in a feature that is called so, and in one called otherwise."""
+_PARTNERS = 6
 MOST_SAMPLED = 4096  # of the first samples, by which a feature is known
 _TRIALS, _BATCH, _MOST_JUDGED = 24, 1 << 18, 1 << 28
 """Trials of an entry, about; entries of trials that are judged at once, and in all."""
@@ -65,30 +74,6 @@ class Flagged:
     column: int
     expected: float
     z: float
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Feature:
-    """What the values of a feature that are not flagged look like."""
-
-    decimals: int | None  # None: written with more than anybody types
-    least: float
-    counts: Counter[float]
-    total: int
-    deviation: float
-
-    @property
-    def step(self) -> float:
-        """The distance between neighbouring values, in deviations."""
-        return 1e-4 if self.decimals is None else min(10.0**-self.decimals / self.deviation, 1.0)
-
-    def has_step(self, value: float) -> bool:
-        """Whether a value could have been written in this feature."""
-        return self.decimals is None or math.isclose(value, round(value, self.decimals), rel_tol=1e-9, abs_tol=1e-12)
-
-    def share(self, value: float) -> float:
-        """Of its entries that have this very value."""
-        return self.counts[value] / max(self.total, 1)
 
 
 @dataclass(slots=True, eq=False)
@@ -129,15 +114,15 @@ class _Features:
     def __init__(self, columns: Columns, deviation: FloatArray, flagged: Sequence[Flagged]) -> None:
         rows, count = columns.shape
         self._M = np.array(columns.read(0, min(count, max(4 * _BATCH // rows, 50), MOST_SAMPLED)), dtype=np.float64)
-        self._deviation, self._known = deviation, dict[int, _Feature]()
+        self._deviation, self._known = deviation, dict[int, WrittenFeature]()
         for one in flagged:
             if one.column < self._M.shape[1]:
                 self._M[one.row, one.column] = math.nan
 
-    def __getitem__(self, row: int) -> _Feature:
+    def __getitem__(self, row: int) -> WrittenFeature:
         if row not in self._known:
             values = self._M[row][~np.isnan(self._M[row])]
-            self._known[row] = _feature(values, float(self._deviation[row]))
+            self._known[row] = feature_of(values, float(self._deviation[row]))
         return self._known[row]
 
 
@@ -171,7 +156,7 @@ class _Explainer:
     def _stories(self, one: Flagged, sample: FloatArray, z: FloatArray) -> Iterator[_Story]:
         """Every story that could lead to this value, with how likely it does so."""
         x, row, own = float(sample[one.row]), one.row, self.features[one.row]
-        yield from _numeric_stories(x, row, own)
+        yield from _numeric_stories(x, row, own, self.names[row])
         if x in CODES and (x < own.least or (x >= 99.0 and not own.counts[x])):
             yield _Story(Cause(CODE, f"{x:g} stands for missing"), -math.log(len(CODES)))
         ordinary_above = one.column > 0 and (row, one.column - 1) not in self.odd
@@ -180,8 +165,10 @@ class _Explainer:
         sizes = np.nan_to_num(np.abs(z))
         partners = [int(k) for k in np.argsort(-sizes)[: _PARTNERS + 1] if k != row and sizes[k] > 2.0]
         for other in partners:
-            cause = Cause(SWAPPED, f"swapped with {self.names[other]}", float(sample[other]))
-            yield _Story(cause, -math.log(len(partners)), {row: float(sample[other]), other: x})
+            its, there = self.features[other], float(sample[other])
+            digits = own.mass(there) * its.mass(x) / its.mass(there)
+            cause = Cause(SWAPPED, f"swapped with {self.names[other]}", there)
+            yield _Story(cause, math.log(digits / len(partners)), {row: there, other: x})
 
     def _likeliest(
         self, one: Flagged, x: float, judged: Sequence[tuple[_Story, FloatArray | None]], before: FloatArray
@@ -189,17 +176,14 @@ class _Explainer:
         own = self.features[one.row]
         off = abs(x - one.expected) / own.deviation
         # A value that is merely extreme lies anywhere, and is written as the others of its feature are.
-        anywhere = own.step / (20.0 * max(off, 1.0)) * (1.0 if own.has_step(x) else 0.1)
+        anywhere = own.mass(x) / (20.0 * max(off, 1.0))
         total = NONE_OF_THESE * max(anywhere, own.share(x))
-        best, most, kinds = None, 0.0, defaultdict[str, float](float)
+        masses = list[tuple[float, Cause, bool]]()
         for story, after in judged:
             mass = (1.0 - NONE_OF_THESE) / len(KINDS) * math.exp(self._log_mass(one, story, after, before))
-            kinds[story.cause.kind] += mass
             total += mass
-            if mass > most:
-                ordinary = after is None or all(abs(after[row]) <= ORDINARY for row in story.values)
-                best, most = (story.cause if ordinary else None), mass
-        return best if best is not None and kinds[best.kind] >= SURE * total else None
+            masses.append((mass, story.cause, after is None or all(abs(after[k]) <= ORDINARY for k in story.values)))
+        return _told(sorted(masses, key=lambda one: -one[0]), SURE * total)
 
     def _log_mass(self, one: Flagged, story: _Story, after: FloatArray | None, before: FloatArray) -> float:
         """How likely the story makes what was found, beside what other stories say of the sample's other entries."""
@@ -207,26 +191,52 @@ class _Explainer:
         if after is None:
             return found
         for row in story.values:
-            step = self.features[row].step
-            found += _log_mass(after[row], step)
+            found += _log_density(after[row])
             if row != one.row:
-                found -= max(_log_mass(before[row], step), math.log(1e-3 * step))
+                found -= max(_log_density(before[row]), math.log(1e-3))
         return min(found, 50.0)
 
 
-def _numeric_stories(x: float, row: int, own: _Feature) -> Iterator[_Story]:
+def _told(stories: Sequence[tuple[float, Cause, bool]], enough: float) -> Cause | None:
+    """The likeliest story if it has enough of the weight, or the two likeliest if they are of one kind and have it
+    together; what was meant is said if they agree. None unless what was meant would be ordinary."""
+    for mass, cause, ordinary in stories[:1]:
+        if not ordinary:
+            return None
+        if mass >= enough:
+            return cause
+        for second, other, also in stories[1:2]:
+            if also and other.kind == cause.kind and mass + second >= enough:
+                alike = math.isclose(cause.corrected, other.corrected, rel_tol=0.02)
+                meant = cause.corrected if alike else math.nan
+                return Cause(cause.kind, f"{cause.sentence}, or {other.sentence}", meant)
+    return None
+
+
+def _unit_shares(name: str) -> dict[str, float]:
+    """How likely each of UNITS is in a feature of this name, before anything else is known."""
+    if not (named := [unit for unit, pattern in UNIT_NAMES.items() if pattern.search(name)]):
+        return dict.fromkeys(UNITS, 1.0 / len(UNITS))
+    return {words: NAMED if any(unit in words for unit in named) else OTHERWISE_NAMED for words in UNITS}
+
+
+def _numeric_stories(x: float, row: int, own: WrittenFeature, name: str) -> Iterator[_Story]:
     """Those that a number tells by itself: shifted, in another unit, with another sign, with transposed digits."""
     for factor, words in SHIFTS.items():
-        if x and own.has_step(meant := x / factor):
-            yield _Story(Cause(DECIMAL, words, _tidy(meant, 10)), -math.log(len(SHIFTS)), {row: meant})
+        if x:
+            meant = _tidy(x / factor, 10)
+            yield _Story(Cause(DECIMAL, words, meant), math.log(own.mass(meant) / len(SHIFTS)), {row: meant})
+    shares = _unit_shares(name)
     for words, (factor, offset) in UNITS.items():
         meant = (x - offset) / factor
-        yield _Story(Cause(UNIT, words, _tidy(meant, 4)), -math.log(len(UNITS) * max(factor, 1.0)), {row: meant})
+        if mass := own.mass_converted(meant, factor, offset, x):
+            yield _Story(Cause(UNIT, words, _tidy(meant, 4)), math.log(mass * shares[words]), {row: meant})
     if x:
-        yield _Story(Cause(SIGN, "the sign", -x), 0.0, {row: -x})
+        yield _Story(Cause(SIGN, "the sign", -x), math.log(own.mass(x)), {row: -x})
     swaps = list(transposed(x))
     for meant in swaps:
-        yield _Story(Cause(DIGITS, "digits transposed", meant), -math.log(len(swaps)), {row: meant})
+        mass = own.mass(meant) / len(swaps)
+        yield _Story(Cause(DIGITS, "digits transposed", meant), math.log(mass), {row: meant})
 
 
 def _with(sample: FloatArray, values: dict[int, float]) -> FloatArray:
@@ -235,34 +245,9 @@ def _with(sample: FloatArray, values: dict[int, float]) -> FloatArray:
     return changed
 
 
-def _log_mass(z: float, step: float) -> float:
-    """Of a value at z on a grid of this step, in deviations."""
-    return -math.inf if math.isnan(z) else min(-0.5 * z * z - _HALF_LOG_TWO_PI + math.log(step), 0.0)
-
-
-def transposed(x: float) -> Iterator[float]:
-    """The numbers that differ from x by two neighbouring digits that changed places; none for a long one."""
-    text = np.format_float_positional(abs(x), trim="-")
-    digits = [k for k, letter in enumerate(text) if letter.isdigit()]
-    if len(digits) > MOST_DIGITS:
-        return
-    for a, b in pairwise(digits):
-        if text[a] != text[b]:
-            swapped = list(text)
-            swapped[a], swapped[b] = text[b], text[a]
-            yield math.copysign(float("".join(swapped)), x)
+def _log_density(z: float) -> float:
+    return -math.inf if math.isnan(z) else -0.5 * z * z - _HALF_LOG_TWO_PI
 
 
 def _tidy(value: float, digits: int) -> float:
     return float(f"{value:.{digits}g}")
-
-
-def _feature(values: FloatArray, deviation: float) -> _Feature:
-    decimals = next((d for d in range(_MOST_DECIMALS + 1) if _written_with(values, d)), None)
-    least = float(values.min(initial=math.inf))
-    return _Feature(decimals, least, Counter(values.tolist()), values.size, max(deviation, 1e-300))
-
-
-def _written_with(values: FloatArray, decimals: int) -> bool:
-    close = np.isclose(values, np.round(values, decimals), rtol=1e-9, atol=1e-12)
-    return bool(close.mean() >= 0.98) if values.size else True

@@ -106,3 +106,37 @@ def test_features_of_any_number_are_explained_in_batches_in_the_order_of_the_fla
     entries = [Flagged(WEIGHT, column, 71.0, 99.0) for column in places]
     found = explain(ArrayColumns(M), judge, NOISE, NAMES, entries)
     assert [one.kind if one else "" for one in found] == [DECIMAL, SIGN, DECIMAL, SIGN]
+
+
+def test_a_converted_value_is_told_by_digits_that_no_other_value_of_the_feature_has() -> None:
+    named = ("a", "b", "c", "d")
+    M = patients()
+    M[WEIGHT, PATIENT] = 155.21  # 70.4 × 2.20462, where all others have one decimal
+    entry = [Flagged(WEIGHT, PATIENT, 71.0, 42.0)]
+    (told,) = explain(ArrayColumns(M), judge, NOISE, named, entry)
+    assert told == Cause(UNIT, "in lb instead of kg", 70.4)
+    M[WEIGHT, PATIENT] = 155.34  # no value with one decimal gives this
+    (none,) = explain(ArrayColumns(M), judge, NOISE, named, [Flagged(WEIGHT, PATIENT, 71.0, 42.0)])
+    assert none is None
+
+
+def test_the_name_of_a_feature_decides_between_units_and_without_it_both_are_told() -> None:
+    wide = NOISE * np.array([1.0, 6.0, 1.0, 1.0])
+
+    def unsure(some: FloatArray) -> FloatArray:
+        return np.asarray((some - CENTRE[:, None]) / wide[:, None])
+
+    told = {}
+    for name in ("weight", "waist", "albumin"):
+        M = patients()
+        M[WEIGHT, PATIENT] = 170.4
+        entry = [Flagged(WEIGHT, PATIENT, 71.0, 8.3)]
+        (told[name],) = explain(ArrayColumns(M), unsure, wide, ("a", name, "c", "d"), entry)
+    assert told["weight"] == Cause(UNIT, "in lb instead of kg", 77.29)
+    assert told["waist"] == Cause(UNIT, "in cm instead of in", 67.09)
+    assert told["albumin"] is None
+    M[WEIGHT, PATIENT] = 156.97  # 71.2 lb and 61.8 cm
+    (both,) = explain(ArrayColumns(M), unsure, wide, "abcd", [Flagged(WEIGHT, PATIENT, 71.0, 7.2)])
+    assert both is not None
+    assert both.sentence == "in lb instead of kg, or in cm instead of in"
+    assert math.isnan(both.corrected)
