@@ -26,7 +26,7 @@ from aggregator.config import Config as AggregatorConfig
 from aggregator.main import app as aggregator_app
 from dcfpca.cli.main import command_tree
 from dcfpca.spec import RunSpec
-from docs import rooms, state_diagrams
+from docs import packages, state_diagrams
 from participant.config import Config as ParticipantConfig
 from participant.main import app as participant_app
 
@@ -58,9 +58,9 @@ with these keys given by `--config` or `DCFPCA_CONFIG`; they are not repeated be
 
 
 DRAWN = {
-    "rooms": rooms.rooms,
-    "imports": rooms.imports,
-    "contracts": rooms.contracts,
+    "packages": packages.packages,
+    "imports": packages.imports,
+    "contracts": packages.contracts,
     "run status": state_diagrams.run_status,
     "secure run": state_diagrams.secure_phases,
     "plain run": state_diagrams.plain_phases,

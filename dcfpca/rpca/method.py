@@ -1,6 +1,6 @@
 """What sites and the aggregator exchange and keep, whatever the method.
 
-Two rules keep the rooms apart. Everything that leaves a site in a round is one `TensorMessage` whose `Layout`
+Two rules keep the packages apart. Everything that leaves a site in a round is one `TensorMessage` whose `Layout`
 both sides know beforehand from the stage alone. Everything the aggregator may use is a `Total`: the sum
 of the updates of those who answered, and how many they were. A method that needs more than sums does not
 fit this system.

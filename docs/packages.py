@@ -1,4 +1,4 @@
-"""The rooms of architecture.md: what each is for, which it imports, and the contracts, read from the source itself."""
+"""The packages of architecture.md: what each holds, what it imports, and the contracts, read from the source itself."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from collections.abc import Iterable
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("dcfpca", "aggregator", "participant")
+TOP = ("dcfpca", "aggregator", "participant")
 GENERATED = "dcfpca.v1"
 
 
-def rooms() -> str:
+def packages() -> str:
     """A table: every package and what its docstring says it holds."""
-    rows = [f"| `{room}` | {_summary(ROOT / room.replace('.', '/') / '__init__.py')} |\n" for room in _rooms()]
-    return "| room | what is in it |\n|---|---|\n" + "".join(rows)
+    rows = [f"| `{name}` | {_summary(ROOT / name.replace('.', '/') / '__init__.py')} |\n" for name in _packages()]
+    return "| package | what is in it |\n|---|---|\n" + "".join(rows)
 
 
 def imports() -> str:
-    """A table: which other rooms each room imports; modules beside the rooms count as the package's own."""
+    """A table: which other packages each package imports; modules directly in one count as its own."""
     rows = []
-    for room in _rooms():
-        used = sorted(_imported(room) - {room})
-        rows.append(f"| `{room}` | {', '.join(f'`{name}`' for name in used) or '–'} |\n")
-    return "| room | imports |\n|---|---|\n" + "".join(rows)
+    for package in _packages():
+        used = sorted(_imported(package) - {package})
+        rows.append(f"| `{package}` | {', '.join(f'`{name}`' for name in used) or '–'} |\n")
+    return "| package | imports |\n|---|---|\n" + "".join(rows)
 
 
 def contracts() -> str:
@@ -57,9 +57,9 @@ def _names(modules: object) -> str:
     return ", ".join(f"`{name}`" for name in modules)
 
 
-def _rooms() -> list[str]:
+def _packages() -> list[str]:
     """Every package but the generated stubs, parents first."""
-    inits = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("__init__.py"))]
+    inits = [path for name in TOP for path in sorted((ROOT / name).rglob("__init__.py"))]
     names = [".".join(path.parent.relative_to(ROOT).parts) for path in inits]
     return [name for name in names if name != GENERATED]
 
@@ -69,10 +69,10 @@ def _summary(path: Path) -> str:
     return " ".join(doc.split("\n\n")[0].split()).replace("|", "\\|")
 
 
-def _imported(room: str) -> set[str]:
-    folder, known = ROOT / room.replace(".", "/"), set(_rooms())
+def _imported(package: str) -> set[str]:
+    folder, known = ROOT / package.replace(".", "/"), set(_packages())
     modules = (name for path in sorted(folder.glob("*.py")) for name in _modules_in(path))
-    return {found for module in modules if (found := _room_of(module, known))}
+    return {found for module in modules if (found := _package_of(module, known))}
 
 
 def _modules_in(path: Path) -> Iterable[str]:
@@ -84,7 +84,7 @@ def _modules_in(path: Path) -> Iterable[str]:
             yield from (alias.name for alias in node.names)
 
 
-def _room_of(module: str, known: set[str]) -> str | None:
+def _package_of(module: str, known: set[str]) -> str | None:
     while module and module not in known:
         if module == GENERATED:
             return GENERATED
