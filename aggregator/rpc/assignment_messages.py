@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Literal, assert_never
 from weakref import WeakKeyDictionary
 
@@ -25,6 +26,9 @@ from dcfpca.wire.tensors import fits_one_message
 
 BROADCAST_BYTES = 16 << 20
 """The most that the streams of a run may write at once; a larger broadcast is written to some streams at a time."""
+
+MANY_MEMBERS, RELAYED_BYTES = 64, 3200
+"""From which cohort on shares are encoded one member at a time, and about how many bytes each of the others adds."""
 
 _SetUpKind = Literal[Kind.RUN_KEY_WANTED, Kind.ROSTER_CLOSED, Kind.GROUP_SHARES_RELAYED]
 
@@ -116,20 +120,22 @@ class StageCache:
         return cached[1]
 
 
-def encoded(facts: StageFacts, run: Run, participant: str, wanted: Iterable[Assignment]) -> list[bytes]:
-    """Serialized `Assignment` messages; those that are the same for everybody are encoded once."""
-    messages = []
-    for one in wanted:
-        key = f"{one.key} with sum" if participant in facts.checking else one.key
-        body = facts.shared.get(key)
-        if body is None:
-            content: dict[str, Any] = {one.kind.value: _content(facts, run, participant, one)}
-            message = pb.Assignment(run_id=run.run_id, key=one.key, deadline_ms=facts.deadline_ms, **content)
-            body = message.SerializeToString()
-        if one.kind in _SHARED:
-            facts.shared[key] = body
-        messages.append(body)
-    return messages
+def outgoing(facts: StageFacts, run: Run, participant: str, one: Assignment) -> tuple[Callable[[], bytes], int]:
+    """What gives the serialized `Assignment`, and its size. Those that are the same for everybody are encoded once;
+    a member's shares in a large cohort only when they are written, for all of them together are its square."""
+    if one.kind is Kind.GROUP_SHARES_RELAYED and len(run.cohort) > MANY_MEMBERS:
+        return partial(_encoded, facts, run, participant, one), RELAYED_BYTES * len(run.cohort)
+    key = f"{one.key} with sum" if participant in facts.checking else one.key
+    body = facts.shared.get(key) or _encoded(facts, run, participant, one)
+    if one.kind in _SHARED:
+        facts.shared[key] = body
+    return lambda: body, len(body)
+
+
+def _encoded(facts: StageFacts, run: Run, participant: str, one: Assignment) -> bytes:
+    content: dict[str, Any] = {one.kind.value: _content(facts, run, participant, one)}
+    message = pb.Assignment(run_id=run.run_id, key=one.key, deadline_ms=facts.deadline_ms, **content)
+    return message.SerializeToString()
 
 
 def _content(facts: StageFacts, run: Run, participant: str, one: Assignment) -> Any:

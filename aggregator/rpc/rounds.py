@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import nullcontext
 from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary
@@ -20,7 +20,7 @@ from aggregator.rpc.answers import (
     receipt,
     runner_of,
 )
-from aggregator.rpc.assignment_messages import BROADCAST_BYTES, StageCache, encoded
+from aggregator.rpc.assignment_messages import BROADCAST_BYTES, StageCache, outgoing
 from aggregator.rpc.reconstruction_transfer import ExportIntake
 from aggregator.rpc.secure_methods import SecureSumMethods
 from aggregator.rpc.update_intake import IntakeResources, TimedReader, TransferSlots, UpdateChunk, UpdateIntake
@@ -109,33 +109,33 @@ class RoundServicer(SecureSumMethods, rounds_pb2_grpc.RoundServiceServicer):
         sent: SentKeys = WeakKeyDictionary()
         while not self._registry.draining:
             seen = self._registry.stage.version
-            for message, in_turn in self._unsent(name, sent, [*ended, *self._registry.announced()]):
+            for encode, in_turn in self._unsent(name, sent, [*ended, *self._registry.announced()]):
                 # The slot is held until the message is written: gRPC keeps a copy for each stream until then.
                 async with self._downloads.hold(name) if in_turn else nullcontext():
-                    yield message
+                    yield encode()
             ended = []
             await self._registry.stage.wait(seen)
         raise Draining("the aggregator is stopping", "connect again in a moment")
 
-    def _unsent(self, name: str, sent: SentKeys, runners: list[Runner]) -> Iterator[tuple[bytes, bool]]:
-        """The messages for a participant that were not sent before, run by run, and whether each goes to some streams
-        at a time. A run whose assignments cannot be formed is logged and left out: the stream serves the others, too.
-        """
+    def _unsent(self, name: str, sent: SentKeys, runners: list[Runner]) -> Iterator[tuple[Callable[[], bytes], bool]]:
+        """What encodes each message for a participant that was not sent before, run by run, and whether it goes to some
+        streams at a time. A run whose assignments cannot be formed is logged and left out: the stream serves the
+        others, too."""
         for runner in runners:
             run, before = runner.run, sent.get(runner, frozenset())
             try:
                 facts = self._stages.now(runner)
                 wanted = assignments(runner.rules, run, name)
-                messages = encoded(facts, run, name, [one for one in wanted if one.key not in before])
+                messages = [outgoing(facts, run, name, one) for one in wanted if one.key not in before]
             except Exception as error:
                 log("assignment_failed", level="error", run=run.run_id, reason=f"{type(error).__name__}: {error}")
                 continue
             # Those of attempts that are over are dropped. One set for all streams: each run that is over stays in each.
             keys = frozenset(one.key for one in wanted)
             sent[runner] = facts.keys.setdefault(keys, keys)
-            for message in messages:
-                runner.round_sum.traffic.sent += len(message)
-                yield message, len(message) * len(run.cohort) > BROADCAST_BYTES
+            for encode, size in messages:
+                runner.round_sum.traffic.sent += size
+                yield encode, size * len(run.cohort) > BROADCAST_BYTES
 
     def _introduction(self, request: pb.SubscribeRequest) -> ParticipantRecord:
         who = CALLER.get()

@@ -45,6 +45,10 @@ from dcfpca.wire.tensors import Buffer
 __all__ = ["Commit", "HeldRun", "Store", "StoredRun"]
 
 
+MOST_SHARES = 1 << 14
+"""Sealed shares that the stored state of a run may hold; more stay in the journal, where each member's came from."""
+
+
 @dataclass(frozen=True, slots=True)
 class Commit:
     """One transaction: events, the state they lead to, and what they make obsolete."""
@@ -99,15 +103,16 @@ class Store:
     def commit(self, commit: Commit) -> None:
         """Make a batch of events durable with everything they lead to. After a new consensus `tidy` is to be called.
 
-        Only checkpoints wait for the disk. A power cut in the middle of a round takes the aggregator back to the
-        opening of that attempt, where the participants repeat their messages or the round is reopened: nothing is lost,
-        and no masks are opened twice.
+        Only checkpoints wait for the disk. Each stores the state in place of the journal, unless the run holds shares
+        of so many members that they would fill a row: then the journal goes on until the set-up is over. A power cut in
+        the middle of a round takes the aggregator back to the opening of that attempt, where the participants repeat
+        their messages or the round is reopened: nothing is lost, and no masks are opened twice.
         """
         run_id, db = commit.run.run_id, self.connection
         self.updates.add_last(commit.chunks)
         fold = commit.consensus is None or self._is_untidy
         with db.transaction(wait_for_disk=commit.checkpoint, fold=fold):
-            if commit.checkpoint:
+            if commit.checkpoint and not _holds_many_shares(commit.run):
                 run_rows.update_state(db, commit.run, commit.seq)
             else:
                 run_rows.append_events(db, run_id, commit.seq - len(commit.events) + 1, commit.events)
@@ -251,3 +256,7 @@ def _checked(path: Path) -> SqliteDatabase:
         database.close()
         raise
     return database
+
+
+def _holds_many_shares(run: Run) -> bool:
+    return run.secure is not None and sum(map(len, run.secure.shares.values())) > MOST_SHARES

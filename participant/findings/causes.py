@@ -47,12 +47,13 @@ NONE_OF_THESE = 0.5
 """How likely a flagged entry has no such story, before anything is known of it."""
 SURE = 0.8
 MOST_EXPLAINED = 400
-"""Entries, the furthest off first: each is judged anew with some twenty values."""
+"""Entries, the furthest off first: each is judged anew with some twenty values, and the whole sample with it. Above
+1,747 features fewer are, as many as take half a minute."""
 NAMED, OTHERWISE_NAMED = 4.0, 0.01
 """How likely a unit is beside other kinds of error in a feature that is called so, and in one called otherwise."""
 _PARTNERS = 6
 MOST_SAMPLED = 4096  # of the first samples, by which a feature is known
-_TRIALS, _BATCH, _MOST_JUDGED = 24, 1 << 18, 1 << 28
+_TRIALS, _BATCH, _MOST_JUDGED = 24, 1 << 18, 1 << 24
 """Trials of an entry, about; entries of trials that are judged at once, and in all."""
 _HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 
@@ -95,7 +96,7 @@ def explain(
     `judge` gives z for every entry of some columns, `deviation` is one of every feature in its own unit.
     """
     rows = columns.shape[0]
-    most = min(MOST_EXPLAINED, max(_MOST_JUDGED // (_TRIALS * rows), 100))
+    most = min(MOST_EXPLAINED, max(_MOST_JUDGED // (_TRIALS * rows), 1))
     chosen = sorted(range(len(flagged)), key=lambda k: -abs(flagged[k].z))[:most]
     chosen.sort(key=lambda k: flagged[k].column)
     odd = {(one.row, one.column) for one in flagged}

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from numpy.typing import NDArray
 
-from aggregator.rpc.assignment_messages import encoded, stage_facts
+from aggregator.rpc.assignment_messages import outgoing, stage_facts
 from aggregator.run import events, secure_sum
 from aggregator.run.attempts import Discard, Reply, Sum
 from aggregator.run.rules import assignments, rules_of, step
@@ -145,7 +145,7 @@ class World:
         told = encoded_consensus(self.consensus)
         facts = stage_facts(sums_of(TERMS), SPEC.canonical(), self.run, told)
         wanted = assignments(RULES, self.run, member.name)
-        bodies = encoded(facts, self.run, member.name, wanted)
+        bodies = [outgoing(facts, self.run, member.name, one)[0]() for one in wanted]
         self.wire[member.name] = [pb.Assignment.FromString(body) for body in bodies]
 
     def hear(self, member: Member) -> None:

@@ -22,6 +22,7 @@ MOST_VALUES = 256  # of a feature whose frequencies are counted
 CHANCE = 1e-4  # of naming any feature of the site where there is nothing
 FEWEST = 20  # observed entries of which a trend is told, or other neighbours beside a run
 CLIP = 8.0  # deviations: a gross entry must not make a trend
+MOST_SCANNED = 10_000  # features, the first ones, in which repeated values are looked for, each by itself
 LEAST_DRIFT = 3.0  # from the first sample to the last, in deviations of what is left about the trend
 
 
@@ -124,7 +125,7 @@ class InstrumentScan:
     """Collects what a site's blocks, in their order, tell of its instruments."""
 
     def __init__(self, rows: int) -> None:
-        self._runs = [_Runs() for _ in range(rows)]
+        self._runs = [_Runs() for _ in range(min(rows, MOST_SCANNED))]
         self._trend = np.zeros((5, rows))  # of places x and deviations y: Σ1, Σx, Σx², Σy, Σxy
         self._squares, self._ends = np.zeros(rows), np.array([np.inf, -np.inf])[:, None] * np.ones(rows)
 
@@ -146,16 +147,19 @@ class InstrumentScan:
 
     def found(self, deviation: FloatArray) -> tuple[Instrument, ...]:
         """One for each instrument that repeats or drifts; `deviation` is that of each feature, in the data's unit."""
-        chance, named = CHANCE / max(len(self._runs), 1), []
-        for row, runs in enumerate(self._runs):
-            runs.end()
-            stuck = runs.stuck(chance)
+        chance, named = CHANCE / max(len(deviation), 1), []
+        for row in range(len(deviation)):
+            stuck = self._stuck(row, chance) if row < len(self._runs) else []
             named += [Instrument(row, "stuck", one.first, one.last, one.length, one.value) for one in stuck]
             drift = 0.0 if stuck else self._drift(row, chance)
             if drift:
                 first, last = (int(place) for place in self._ends[:, row])
                 named.append(Instrument(row, "drift", first, last, int(self._trend[0, row]), drift * deviation[row]))
         return tuple(named)
+
+    def _stuck(self, row: int, chance: float) -> list[Run]:
+        self._runs[row].end()
+        return self._runs[row].stuck(chance)
 
     def _drift(self, row: int, chance: float) -> float:
         """How many deviations the feature drifts by, from the first sample to the last; 0 where chance explains it."""

@@ -32,6 +32,7 @@ UNITS = {
 NEAR = 0.12  # of a factor's logarithm
 LIKE = (0.5, 1.5)  # the spread's logarithm over that of the median
 MIXED = 0.5  # of the features look like another one
+MOST_MATCHED = 2000  # features, the first ones, that are compared with each other: a table of all pairs
 MOST_NAMED = 8
 
 
@@ -50,6 +51,10 @@ class Profile:
         unknown = np.full(len(scale), np.nan)
         return Profile(centre, np.where(scale == 1.0, np.nan, scale), unknown, unknown)
 
+    def first(self, most: int) -> Profile:
+        """Of the first features alone."""
+        return Profile(self.median[:most], self.spread[:most], self.one_value[:most], self.gaps[:most])
+
     def with_units(self, units: Profile) -> Profile:
         """Median and spread of `units` where it has them."""
         there = ~np.isnan(units.spread)
@@ -63,7 +68,7 @@ def shift_notes(shared: Profile, M: FloatArray, names: Sequence[str] = ()) -> tu
         moved = np.flatnonzero(order != np.arange(len(order)))[:3]
         pairs = [f"{feature_name(row, names)} looks like {feature_name(order[row], names)}" for row in moved]
         return (f"The features of this site seem to be in another order: {'; '.join(pairs)}.",)
-    found = [note for row in range(len(M)) if (note := _note(shared, M, row))]
+    found = [note for row in _suspected(shared, M) if (note := _note(shared, M, row))]
     shown = [f"{feature_name(row, names)}: {text}" for row, text in found[:MOST_NAMED]]
     more = (f"{len(found) - MOST_NAMED} more features differ from those of all sites.",)
     return (*shown, *(more if len(found) > MOST_NAMED else ()))
@@ -71,18 +76,36 @@ def shift_notes(shared: Profile, M: FloatArray, names: Sequence[str] = ()) -> tu
 
 def mixed_order(shared: Profile, M: FloatArray) -> NDArray[np.intp] | None:
     """For each feature the one whose profile it fits, if most fit that of another far better; else None."""
+    shared, M = shared.first(MOST_MATCHED), M[:MOST_MATCHED]
     middle, width = margins(M)
     known = (np.count_nonzero(~np.isnan(M), axis=1) >= FEWEST) & ~np.isnan(shared.spread)
-    if not known.any() or few_values(M).mean() > MIXED:
+    own = np.where(known, np.minimum(_distance(middle, width, shared), FAR_OFF), 0.0)  # unknown ones stay in place
+    # Where most fit their own profile, so few can fit another far better.
+    if not known.any() or np.mean(own[known] > FAR_MEDIAN) <= MIXED or few_values(M).mean() > MIXED:
         return None
-    off = np.abs(middle[:, None] - shared.median) / shared.spread + np.abs(np.log(width[:, None] / shared.spread))
-    off = np.where(known[:, None] & known, np.minimum(off, FAR_OFF), FAR_OFF)
-    np.fill_diagonal(off, np.where(known, np.diag(off), 0.0))  # what is not known stays where it is
-    if np.mean(np.diag(off)[known] > FAR_MEDIAN) <= MIXED:  # then so few can fit another far better
-        return None
+    off = np.minimum(_distance(middle[:, None], width[:, None], shared), FAR_OFF)
+    off = np.where(known[:, None] & known, off, FAR_OFF)
+    np.fill_diagonal(off, own)
     order = scipy.optimize.linear_sum_assignment(off)[1]
-    better = np.diag(off) > 2.0 * off[np.arange(len(order)), order] + FAR_MEDIAN
+    better = own > 2.0 * off[np.arange(len(order)), order] + FAR_MEDIAN
     return order if np.mean((better & (order != np.arange(len(order))))[known]) > MIXED else None
+
+
+def _distance(middle: FloatArray, width: FloatArray, shared: Profile) -> FloatArray:
+    """How far a median and a spread are from those of all sites."""
+    return np.asarray(np.abs(middle - shared.median) / shared.spread + np.abs(np.log(width / shared.spread)))
+
+
+def _suspected(shared: Profile, M: FloatArray) -> NDArray[np.intp]:
+    """The features that may differ, found for all at once; a value that most entries have is their median."""
+    middle, width = margins(M)
+    off, ratio = np.abs(middle - shared.median) / shared.spread, width / shared.spread
+    entries = np.maximum(np.count_nonzero(~np.isnan(M), axis=1), 1)
+    one_value = np.count_nonzero(middle[:, None] == M, axis=1) / entries
+    code = (one_value > MIXED) & (one_value - shared.one_value > MORE_OF_ONE_VALUE)
+    gaps = np.isnan(M).mean(axis=1) - shared.gaps > MORE_OF_ONE_VALUE
+    varies = (off > FAR_MEDIAN) | (ratio > WIDER) | (ratio < NARROWER)
+    return np.flatnonzero(gaps | code | (varies & (one_value <= MIXED)))
 
 
 def _note(shared: Profile, M: FloatArray, row: int) -> tuple[int, str] | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from aggregator.rpc.assignment_messages import encoded, stage_facts
+from aggregator.rpc.assignment_messages import outgoing, stage_facts
 from aggregator.run import events
 from aggregator.run.attempts import Discard, RenumberConsensus, Reply, Sum, ticket_of
 from aggregator.run.backup_recovery import ShownTicket, newer_attempt, renumbered
@@ -167,4 +167,6 @@ class SimulatedAggregator:
         """What a stream that is opened now is sent."""
         facts = stage_facts(self.sums, self.spec_bytes, self.run, self.encoded())
         wanted = assignments(self.rules, self.run, name)
-        return [pb.Assignment.FromString(body) for body in encoded(facts, self.run, name, wanted)]
+        return [
+            pb.Assignment.FromString(body) for body in (outgoing(facts, self.run, name, one)[0]() for one in wanted)
+        ]

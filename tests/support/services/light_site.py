@@ -103,6 +103,8 @@ class LightSite:
             match assignment.WhichOneof("what"):
                 case "run_proposed":
                     await self._enrol(assignment.run_id, assignment.run_proposed)
+                case "run_key_wanted" | "roster_closed" | "group_shares_relayed":
+                    await self._set_up(assignment)
                 case "round_opened":
                     await self._answer(assignment.round_opened)
                 case "run_finished":
@@ -116,6 +118,9 @@ class LightSite:
         said = consent_bytes(run_id, digest, self._name, accept=True, private=False, reasons=[])
         request = pb.RespondRequest(run_id=run_id, spec_sha256=digest, accept=True, signature=sign(self._key, said))
         await self._stub.Respond(request)
+
+    async def _set_up(self, assignment: pb.Assignment) -> None:
+        raise AssertionError("a plain run has no set-up")
 
     async def _consensus(self, opened: pb.RoundOpened) -> bytes:
         if opened.inline_consensus or not size_of(opened.consensus):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aggregator.rpc.assignment_messages import StageFacts, encoded, stage_facts
+from aggregator.rpc.assignment_messages import StageFacts, outgoing, stage_facts
 from aggregator.run.rules import assignments
 from aggregator.store.run_rows import StoredSum
 from aggregator.sums import encoded_consensus, sums_of
@@ -30,7 +30,8 @@ def facts_of(waiting: WaitingRun, size: int, round: int = ROUND - 1) -> StageFac
 
 
 def opened_to(waiting: WaitingRun, facts: StageFacts, name: str) -> pb.RoundOpened:
-    (message,) = encoded(facts, waiting.run, name, assignments(waiting.rules, waiting.run, name))
+    (one,) = assignments(waiting.rules, waiting.run, name)
+    message = outgoing(facts, waiting.run, name, one)[0]()
     return pb.Assignment.FromString(message).round_opened
 
 

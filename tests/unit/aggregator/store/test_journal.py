@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 
 from aggregator.run import events
 from aggregator.run.rules import rules_of, step
+from aggregator.run.secure_sum import full_roster
 from aggregator.run.state import Run
 from aggregator.runner import needs_checkpoint
 from aggregator.store.codec import dump_consensus, dump_event, dump_run, load_consensus, load_event, load_run
@@ -136,6 +137,31 @@ def test_replaying_the_journal_gives_the_live_run(
             (stored,) = store.load_runs()
             assert stored.run == live
             assert stored.seq == seq
+    finally:
+        store.close()
+
+
+def test_shares_of_many_members_stay_in_the_journal_until_the_set_up_is_over(
+    open_store: OpenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The square of the members must not become one row; what is loaded is the same, and survives a power cut."""
+    monkeypatch.setattr("aggregator.store.store.MOST_SHARES", 2)
+    begun = WaitingRun().advertise()
+    store = open_store(tmp_path / "store.db")
+    try:
+        store.create_run(begun.run, begun.spec.canonical(), "request", method_of(begun.spec).begin())
+        for seq, name in enumerate(NAMES, start=1):
+            before = begun.run
+            shares = sorted(begun.sides[name].share(full_roster(begun.fixed)), key=lambda share: share.receiver)
+            event = events.GroupSecretShared(at=begun.at, participant=name, shares=tuple(shares))
+            begun.run, _ = step(begun.rules, before, event)
+            checkpoint = needs_checkpoint(before, begun.run)
+            store.commit(Commit(run=begun.run, seq=seq, events=[event], checkpoint=checkpoint))
+        assert checkpoint  # the last shares open round 0
+        (state,) = store.connection.execute("SELECT state FROM runs").fetchone()
+        assert not load_run(bytes(state), begun.run.spec_sha256).secure.shares  # type: ignore[union-attr]
+        (stored,) = store.load_runs()
+        assert (stored.run, stored.seq) == (begun.run, len(NAMES))
     finally:
         store.close()
 
