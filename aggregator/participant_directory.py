@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from aggregator.runner import Signal
@@ -48,8 +49,10 @@ class ParticipantDirectory:
         return True
 
     def leave(self, name: str) -> None:
-        """The stream that was registered has ended."""
+        """The stream that was registered has ended: that is when this participant was last seen."""
         self._open.discard(name)
+        if (record := self.records.get(name)) is not None:
+            self.records[name] = replace(record, last_seen=self._store.now())
         self._presence_changed(name)
 
     def is_connected(self, name: str) -> bool:
@@ -77,12 +80,15 @@ class ParticipantDirectory:
                 while not (stated := self._stated_rows()):
                     seen = await self.changed.wait(seen)
         except TimeoutError:
-            hint = "start a participant first, or state rows in the spec"
-            raise BadInput("the spec does not state rows, and no participant is connected to tell them", hint) from None
+            hint = "start a site first (`dcfpca participants list` shows who is there), or state rows in the spec"
+            raise BadInput(
+                "no participant is connected, and the spec does not say how many features (rows) a run has", hint
+            ) from None
         ranked = stated.most_common()
         if len(ranked) > 1 and ranked[0][1] == ranked[1][1]:
-            counts = ", ".join(f"{rows} rows at {count}" for rows, count in ranked)
-            raise BadInput(f"the connected participants do not agree on the rows: {counts}", "state rows in the spec")
+            counts = ", ".join(f"{rows} at {count}" for rows, count in ranked)
+            said = f"the connected participants do not agree on how many features there are: {counts}"
+            raise BadInput(said, "name the features in the spec: `dcfpca init spec`")
         return ranked[0][0]
 
     def features_of_connected(self, rows: int) -> str:

@@ -46,7 +46,7 @@ def _check_update_size(terms: Terms, max_update_mib: int) -> None:
     spec, size = terms.spec, max(stage.up.size for stage in terms.method.stages) * 8
     if size > max_update_mib << 20:
         raise BadInput(
-            f"updates of {spec.rows} rows and rank {spec.width} take {size >> 20} MiB, "
+            f"updates of {spec.rows} features and rank {spec.width} take {size >> 20} MiB, "
             f"more than the {max_update_mib} MiB that this aggregator accepts",
             "lower the rank, or raise [limits] max_update_mib",
         )
@@ -82,7 +82,7 @@ def opening_consensus(terms: Terms, earlier: Runner | None) -> Consensus:
 def check_warm_start(spec: RunSpec, earlier: RunSpec) -> None:
     """Raise BadInput unless the earlier run has the same rows, features and scaling."""
     if earlier.rows != spec.rows:
-        difference = f"run {spec.warm_start} has {earlier.rows} rows and this one {spec.rows}"
+        difference = f"run {spec.warm_start} has {earlier.rows} features and this one {spec.rows}"
         raise BadInput(f"the warm start does not fit: {difference}", "start from a run about the same features")
     if "" not in (names := {earlier.features_sha256, spec.features_sha256}) and len(names) > 1:
         hint = "start from a run about the same features, in the same order"

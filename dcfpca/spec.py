@@ -49,12 +49,10 @@ class RunSpec(BaseModel):
 
     label: str = Field("", max_length=200, description="A name for people to read; it changes nothing.")
     method: MethodName = Field("subspace", description="How the low-rank part is found.")
-    rows: int = Field(
-        0, ge=0, description="Rows (features) of every site's matrix; 0: as the connected participants report."
-    )
+    rows: int = Field(0, ge=0, description="How many features a run has; 0: as the connected participants report.")
     features: tuple[FeatureName, ...] = Field(
         (),
-        description="Names of the rows; each site selects and orders its rows by them. Empty: as the sites have them.",
+        description="Their names; each site selects and orders its own by them. Empty: as the sites have them.",
     )
     features_sha256: str = Field(
         "",
@@ -202,7 +200,7 @@ class RunSpec(BaseModel):
                 f"closing rounds take a rank of at most {WIDEST_CLOSING}, not {self.width}; set closing_rounds = false"
             )
         if self.rows and self.width > self.rows:
-            raise ValueError(f"the rank {self.width} is larger than the {self.rows} rows of the data; lower it")
+            raise ValueError(f"the rank {self.width} is larger than the {self.rows} features of the data; lower it")
         if len(set(self.participants)) != len(self.participants):
             raise ValueError("participants names somebody twice")
         if self.quorum and self.participants and self.quorum > len(self.participants):

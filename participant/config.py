@@ -8,7 +8,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from dcfpca.config_file import FilePath, Section, read_config
+from dcfpca.config_file import FilePath, Section, read_config, read_toml
+from dcfpca.errors import BadInput
 from dcfpca.wire.addresses import all_dialled, listening_or_none
 from dcfpca.wire.proxies import proxy_url
 from participant.data.data_config import DataTable, RulesTable
@@ -122,4 +123,7 @@ class Config(Section):
 
 def load_config(path: Path) -> Config:
     """Read and check the file; anything wrong is one BadInput that names the file and the keys."""
+    if isinstance(read_toml(path, "the configuration", "--config").get("aggregator"), str):
+        hint = "name a site's participant.toml with --config or DCFPCA_PARTICIPANT_CONFIG"
+        raise BadInput(f"{path} is an operator's file, and this command is for a site", hint)
     return read_config(path, Config, "participant")

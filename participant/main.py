@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 app = typer.Typer(name="dcfpca-participant", no_args_is_help=True, pretty_exceptions_enable=False)
 
 ConfigOption = Annotated[
-    Path, typer.Option("--config", help="The participant's configuration.", envvar="DCFPCA_CONFIG")
+    Path, typer.Option("--config", help="The participant's configuration.", envvar="DCFPCA_PARTICIPANT_CONFIG")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 RunOption = Annotated[str, typer.Option("--run", help="Only this run: its identifier, the beginning, or `latest`.")]

@@ -107,11 +107,11 @@ def _schema_reasons(spec: RunSpec, site: SiteFacts) -> list[str]:
     """Rows and names of features are no secret: the site states both when it connects."""
     reasons = []
     if spec.rows == 0:
-        reasons.append("the spec does not state the number of rows")
+        reasons.append("the spec does not state how many features (rows)")
     elif spec.rows != site.rows and not spec.features:
-        reasons.append(f"the spec says {spec.rows} rows, the local matrix has {site.rows}")
+        reasons.append(f"the spec says {spec.rows} features (rows), this site has {site.rows}")
     if spec.width > site.rows:
-        reasons.append(f"the rank {spec.width} is larger than the {site.rows} rows of the local matrix")
+        reasons.append(f"the rank {spec.width} is larger than the {site.rows} features of this site")
     return reasons + _feature_reasons(spec, site)
 
 

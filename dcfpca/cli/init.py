@@ -28,6 +28,7 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 
+SECURE_SITES = 3
 Directory = Annotated[Path, typer.Argument(metavar="DIR", help="Directory of the consortium.")]
 Name = Annotated[str, typer.Option("--name", help="The name in the certificate: NAME.crt and NAME.key.")]
 Address = Annotated[str, typer.Option("--aggregator", help="HOST:PORT that participants and operators dial.")]
@@ -65,6 +66,10 @@ def local(
         return
     for config in configs:
         say(f"look at the data with `dcfpca-participant check --config {config}`")
+    if len(configs) < SECURE_SITES:
+        from dcfpca.operator.proposals import WHY_THREE  # noqa: PLC0415  imports NumPy
+
+        say(f"a secure run needs {SECURE_SITES} sites. {WHY_THREE}")
     say(f"start it with `dcfpca up {directory}`, then run with `export DCFPCA_CONFIG={operator}`")
     result(str(operator))
 

@@ -43,7 +43,7 @@ def start(
     operator: Operator,
     spec: Annotated[Path | None, typer.Argument(metavar="SPEC.toml", help="The spec; flags override it.")] = None,
     method: Annotated[MethodName | None, _key("--method", "subspace or gradient.")] = None,
-    rows: Annotated[int | None, _key("--rows", "Rows of every site's matrix; by default as the sites report.")] = None,
+    rows: Annotated[int | None, _key("--rows", "How many features; by default as the sites report.")] = None,
     rank: Annotated[int | None, _key("--rank", "The exact rank.")] = None,
     max_rank: Annotated[int | None, _key("--max-rank", "An upper bound; the method finds the rank below it.")] = None,
     rounds: Annotated[int | None, _key("--rounds", "Stop after this many rounds.")] = None,
@@ -79,6 +79,7 @@ def start(
     from dcfpca.operator.proposals import (  # noqa: PLC0415  imports NumPy
         cohort_note,
         expected_error,
+        presence_note,
         spec_from_flags,
         with_time_for_people,
     )
@@ -90,7 +91,7 @@ def start(
     exposed = cohort_note(proposed, operator.runs(RECENT_RUNS), known)
     notes = [expected_error(proposed, columns, known), exposed]
     proposed, waits = with_time_for_people(proposed, known, asked=bool(exposed and proposed.participants))
-    for sentence in (*notes, waits, *unknown_names(proposed.participants, known)):
+    for sentence in (presence_note(proposed, known), *notes, waits, *unknown_names(proposed.participants, known)):
         if sentence:
             say(sentence)
     _proceed(operator, operator.propose(proposed.canonical(), uuid.uuid4().hex), watch, as_json)

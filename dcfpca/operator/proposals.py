@@ -22,6 +22,12 @@ from dcfpca.spec import RunSpec, parse_kept_spec, parse_spec, read_spec_file
 from dcfpca.v1 import admin_pb2 as pb
 
 _RANKS = ("rank", "max_rank")
+WHY_THREE = (
+    "Of a sum over two, each could subtract its own part and read the other's. Add a third table; or let the aggregator"
+    " read both: allow_plain = true and min_cohort = 2 in [policy] at both sites, then"
+    " `dcfpca run start --aggregation plain`"
+)
+"""What to do with two tables."""
 
 
 def spec_from_flags(path: Path | None, flags: Mapping[str, Any], settings: Sequence[str]) -> RunSpec:
@@ -143,6 +149,18 @@ def _sums_compare(spec: RunSpec, view: pb.RunView) -> bool:
         return False
     earlier = parse_kept_spec(view.spec)
     return earlier.aggregation == "secure" and spec.rows in (0, earlier.rows)
+
+
+def presence_note(spec: RunSpec, known: Sequence[pb.ParticipantView]) -> str:
+    """That too few sites are connected for this run, why it needs more, and what to do; empty where enough are."""
+    here = [one.name for one in known if one.state == "connected" and one.name in (spec.participants or [one.name])]
+    if not here:
+        way = "start the sites (`dcfpca up DIR`, or `dcfpca-participant serve` at each)"
+        return f"no participant is connected: {way}; enrolment waits for them for {spec.enrol_seconds:g} s"
+    if len(here) < spec.least_cohort:
+        connected = f"{listed(here)} {'is' if len(here) == 1 else 'are'} connected, and a secure run needs"
+        return f"{connected} {spec.least_cohort} sites. {WHY_THREE}"
+    return ""
 
 
 APPROVAL_SECONDS = 86400.0

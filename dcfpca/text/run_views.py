@@ -128,7 +128,7 @@ def runs_table(runs: Iterable[pb.RunView]) -> Table:
 
 def participants_table(participants: Iterable[pb.ParticipantView]) -> Table:
     """All participants, one per row."""
-    made = table("participant", "state", "last seen", "#rows", "#certificate days", "software", "runs")
+    made = table("participant", "state", "last seen", "#features", "#certificate days", "software", "runs")
     for one in participants:
         days = Text(str(one.certificate_days), style="red" if one.certificate_days < SOON_DAYS else "")
         rows = str(one.rows) if one.rows else "–"
@@ -175,7 +175,7 @@ def _facts(view: pb.RunView) -> Table:
         "status": coloured(view.status) + Text(plain(f": {view.reason}") if view.reason else ""),
         "verdict": verdict_text(view),
         "label": spec.get("label") or None,
-        "method": f"{spec.get('method')}, {spec.get('rows')} rows, {rank}, {spec.get('aggregation')} aggregation",
+        "method": f"{spec.get('method')}, {spec.get('rows')} features, {rank}, {spec.get('aggregation')} aggregation",
         "privacy": run_line(private) if (private := spec_document(spec)) else None,
         "spec": view.spec_sha256.hex(),
         "proposed": f"{moment(view.created_ms)} by {view.operator}",

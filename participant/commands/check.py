@@ -55,7 +55,7 @@ def site_document(config: Config, site: LocalSite, budget: BudgetView, of_spec: 
 def remarks(config: Config, site: LocalSite) -> list[str]:
     """What the site does under its policy and data, in sentences."""
     policy = config.policy
-    said = [f"takes part in runs with {site.data.rows} rows, of method {' or '.join(policy.methods)}"]
+    said = [f"takes part in runs with {site.data.rows} features, of method {' or '.join(policy.methods)}"]
     said.append(f"lets its update only into sums over {policy.min_cohort} or more participants")
     if policy.allow_plain:
         said.append("allows plain aggregation: the aggregator can then see this site's own updates")
@@ -70,7 +70,7 @@ def remarks(config: Config, site: LocalSite) -> list[str]:
         said.append(f'refuses every run: {site.data.missing} entries are missing, and [data] missing = "refuse"')
     if rare := rarely_observed(site):
         said.append(f"refuses runs with features that have fewer than {policy.min_entries} entries here: {rare}")
-    said.append("rows must not be persons: every participant receives U, a line of scores for each row")
+    said.append("features must not be persons: every participant receives U, a line of scores for each feature")
     if doubt := orientation_doubt(site.data.rows, site.data.columns, site.facts.features):
         said.append(f'WARNING: {doubt}; if they are persons, set [data] orientation = "samples-in-rows"')
     return said
@@ -87,12 +87,12 @@ def rarely_observed(site: LocalSite) -> str:
 def _ranks(policy: SitePolicy, rows: int, columns: int) -> str:
     """Which ranks the size of the data allows, by the site's own rule or by the default one."""
     if columns < (needed := policy.columns_needed(rank=1)):
-        return f"refuses every run: it has {columns} columns, fewer than {needed} ([policy] min_columns)"
+        return f"refuses every run: it has {columns} samples, fewer than {needed} ([policy] min_columns)"
     if policy.min_columns:
         risk = f"an update of rank {columns} or more gives the site's data away"
-        return f"takes part with its {columns} columns whatever the rank (min_columns = {policy.min_columns}); {risk}"
+        return f"takes part with its {columns} samples whatever the rank (min_columns = {policy.min_columns}); {risk}"
     most = min(columns // COLUMNS_PER_RANK, policy.max_rank, rows)
-    return f"takes part in runs of rank {most} or less, having {rows} rows and {columns} columns"
+    return f"takes part in runs of rank {most} or less, having {rows} features and {columns} samples"
 
 
 def show_site(config: Config, site: LocalSite, budget: BudgetView, of_spec: Sequence[str] = ()) -> None:
@@ -101,7 +101,7 @@ def show_site(config: Config, site: LocalSite, budget: BudgetView, of_spec: Sequ
     result(f"certificate  valid until {site.credentials.not_after:%Y-%m-%d}")
     result(f"aggregator   {config.aggregator.address}")
     data = site.data
-    result(f"data         {config.data.origin}: {data.rows} rows × {data.columns} columns, {data.missing} missing")
+    result(f"data         {config.data.origin}: {data.rows} features × {data.columns} samples, {data.missing} missing")
     for note in data_notes(site):
         result(f"data         {note}")
     for remark in (*remarks(config, site), *budget_remarks(config, site, budget), *of_spec):
@@ -190,12 +190,12 @@ def budget_remarks(config: Config, site: LocalSite, view: BudgetView) -> list[st
     if said and view.runs_without:
         said.append(without_privacy(view.runs_without))
     if said and delta * site.data.columns >= 1.0:
-        said.append(f"WARNING: max_delta = {delta:g} is not below one over the number of columns; lower it")
+        said.append(f"WARNING: max_delta = {delta:g} is not below one over the number of samples; lower it")
     return said
 
 
 def read_spec(path: Path, site: LocalSite) -> RunSpec:
-    """The spec in a file; where it states neither its number of rows nor its features, they are the site's."""
+    """The spec in a file; where it states neither its features nor their number, they are the site's."""
     keys = read_spec_file(path)
     return parse_spec(keys if keys.get("features") else {"rows": site.data.rows} | keys)
 
@@ -204,7 +204,7 @@ def cost_remarks(spec: RunSpec, config: Config, site: LocalSite, view: BudgetVie
     """What a run with this spec would cost here, what would be left, and whether the site would join it."""
     said = [] if spec.privacy is None else [_cost(spec, config, site, view)]
     if spec.privacy is None:
-        said.append("a run with this spec has no differential privacy: what it tells of one column is not bounded")
+        said.append("a run with this spec has no differential privacy: what it tells of one sample is not bounded")
     verdict = review(spec, site.facts, spent=view.spent)
     if isinstance(verdict, Refuse):
         return [*said, *(f"would refuse it: {reason}" for reason in verdict.reasons)]

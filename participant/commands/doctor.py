@@ -81,7 +81,7 @@ def judge_list(where: str, lists: RevocationLists, now: datetime) -> CheckResult
 def judge_data(config: Config, facts: DataFacts) -> Iterator[CheckResult]:
     """Whether the site can take part in any run with this matrix."""
     policy = config.policy
-    size = f"{facts.rows} rows × {facts.columns} columns"
+    size = f"{facts.rows} features × {facts.columns} samples"
     if facts.missing and config.data.missing == "refuse":
         sentence = f"{size}, of which {facts.missing} entries are missing: this site refuses every run"
         yield fail("data", sentence, 'set missing = "allow" in [data], or fill the gaps')

@@ -66,7 +66,7 @@ def transform(config: Config, run_id: str, source: Path, out: Path) -> dict[str,
     rows, count = columns.shape
     if rows != U.shape[0]:
         hint = "check [data] orientation, and that the features are those of the run"
-        raise BadInput(f"{source} has {rows} rows, the model of run {run_id} has {U.shape[0]}", hint)
+        raise BadInput(f"{source} has {rows} features, the model of run {run_id} has {U.shape[0]}", hint)
     out.parent.mkdir(parents=True, exist_ok=True)
     orientation = "samples-in-rows" if matrix.samples_in_rows else "features-in-rows"
     with atomic_directory(out) as target:

@@ -126,7 +126,7 @@ def orientation_doubt(rows: int, columns: int, features: Sequence[str]) -> str:
     named_alike = sum(_IDENTIFIER.fullmatch(name) is not None for name in features)
     if named_alike < MOST * len(features):
         return ""
-    return f"the matrix has {rows} rows and only {columns} columns, and its rows are named like records, not features"
+    return f"there are {rows} features and only {columns} samples, and the features are named like records"
 
 
 PROFILE_BYTES = 64 << 20

@@ -203,6 +203,10 @@ def _orientation(
         return False, ""
     if named:
         return True, f"read with samples in rows, because {named[0]} is one of its columns"
+    words = [name for name in names if name in kinds and kinds[name].kind == "text" and not kinds[name].distinct]
+    if words and lines > len(names):
+        reason = f"read with samples in rows, because column {words[0]} holds the same words in several lines"
+        return True, f"{reason}; set orientation if that is wrong"
     if _names_features(names, kinds) and lines > len(names):
         reason = f"read with samples in rows, because its columns are named like features ({listed(names, 3)})"
         return True, f"{reason}; set orientation if that is wrong"
@@ -235,7 +239,7 @@ def _not_numbers(unusable: Mapping[str, ColumnKind], table: DataTable, origin: s
     sentence = f"the data {origin} has columns that are not numbers: {listed_columns}"
     if not in_rows:
         first = json.dumps(next(iter(unusable)), ensure_ascii=False)
-        hint = f'write feature_column = {first} in [data], or orientation = "samples-in-rows" if a line is a sample'
+        hint = f'if lines are samples, write orientation = "samples-in-rows" in [data]; else feature_column = {first}'
         return BadInput(sentence, hint)
     ids = [name for name, kind in unusable.items() if kind.distinct and not table.id_column][:1]
     rest = [*table.exclude, *(name for name in unusable if name not in ids)]

@@ -238,7 +238,7 @@ def test_an_unknown_run_is_not_found(terminal: Terminal, words: tuple[str, ...])
 def test_a_spec_that_cannot_be_is_misuse(terminal: Terminal) -> None:
     said = terminal.type("run", "start", "--rank", "40", "--rows", "30")
     assert (said.code, said.out) == (2, "")
-    assert "rank 40 is larger than the 30 rows" in said.err
+    assert "rank 40 is larger than the 30 features" in said.err
 
 
 def test_rows_that_contradict_the_sites_are_refused_with_both_numbers(terminal: Terminal) -> None:

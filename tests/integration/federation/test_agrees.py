@@ -114,5 +114,5 @@ def test_a_site_with_other_rows_refuses_with_both_numbers_and_the_others_go_on(
     view = federation.run(method="subspace", rank=RANK, rounds=1, rows=ROWS, participants=cohort, aggregation="plain")
     (refusal,) = view.refusals
     assert refusal.participant == "wrong"
-    assert refusal.reasons == [f"the spec says {ROWS} rows, the local matrix has {ROWS + 5}"]
+    assert refusal.reasons == [f"the spec says {ROWS} features (rows), this site has {ROWS + 5}"]
     process.stop()

@@ -226,7 +226,7 @@ def proposed(federation: Federation, **keys: object) -> str:
 
 
 def test_a_rank_larger_than_the_rows(federation: Federation) -> None:
-    assert f"the rank 9 is larger than the {ROWS} rows" in proposed(federation, rank=9, rows=ROWS)
+    assert f"the rank 9 is larger than the {ROWS} features" in proposed(federation, rank=9, rows=ROWS)
 
 
 @pytest.mark.parametrize("method", ["subspace", "gradient"])

@@ -178,7 +178,7 @@ def test_the_command_prints_a_line_each_and_exits_1_when_something_fails(authori
     assert said.exit_code == 1
     assert "fail  DNS" in said.stdout
     assert "→ check its spelling" in said.stdout
-    assert "3 rows × 4 columns" in said.stdout
+    assert "3 features × 4 samples" in said.stdout
 
 
 def test_the_worst_finding_is_the_verdict() -> None:

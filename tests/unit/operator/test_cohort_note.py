@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from dcfpca.operator.proposals import APPROVAL_SECONDS, cohort_note, with_time_for_people
+from dcfpca.operator.proposals import APPROVAL_SECONDS, cohort_note, presence_note, with_time_for_people
 from dcfpca.spec import parse_spec
 from dcfpca.v1 import admin_pb2 as pb
 
@@ -55,3 +55,15 @@ def test_enrolment_is_open_for_a_day_where_a_person_is_asked_unless_the_spec_say
     without = parse_spec({"rank": 3, "participants": ["bob", "cem"]})
     assert with_time_for_people(without, known, asked=False) == (without, "")
     assert with_time_for_people(without, known, asked=True)[0].enrol_seconds == APPROVAL_SECONDS
+
+
+def test_too_few_connected_sites_are_said_at_once_with_what_to_do() -> None:
+    spec = parse_spec({"rank": 3})
+    assert "no participant is connected: start the sites" in presence_note(spec, [])
+    away = pb.ParticipantView(name="c", state="away")
+    people = [pb.ParticipantView(name=name, state="connected") for name in "ab"]
+    said = presence_note(spec, [*people, away])
+    assert said.startswith("a, b are connected, and a secure run needs 3 sites. Of a sum over two")
+    assert "--aggregation plain" in said
+    assert presence_note(parse_spec({"rank": 3, "aggregation": "plain"}), people) == ""
+    assert presence_note(spec, [*people, pb.ParticipantView(name="c", state="connected")]) == ""

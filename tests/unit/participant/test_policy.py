@@ -52,11 +52,11 @@ def test_wrong_rows_are_refused_with_both_numbers() -> None:
 
 
 def test_a_spec_without_rows_is_refused() -> None:
-    assert "does not state the number of rows" in reasons(review(spec(rows=0), site()))
+    assert "does not state how many features" in reasons(review(spec(rows=0), site()))
 
 
 def test_a_rank_above_the_rows_is_refused() -> None:
-    assert "larger than the 4 rows" in reasons(review(spec(rows=0, rank=5), site(rows=4)))
+    assert "larger than the 4 features" in reasons(review(spec(rows=0, rank=5), site(rows=4)))
 
 
 @pytest.mark.parametrize(

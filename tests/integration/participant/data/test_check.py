@@ -74,11 +74,11 @@ def test_check_says_that_rows_must_not_be_persons_and_warns_where_they_look_like
     (tmp_path / "d.csv").write_text("patient,a,b,c\n" + "\n".join(lines) + "\n")
     wrong = config(alone, tmp_path / "d.csv", orientation="features-in-rows", feature_column="patient")
     told = remarks(wrong, capsys)
-    assert "rows must not be persons" in told
-    assert "WARNING: the matrix has 60 rows and only 3 columns" in told
+    assert "features must not be persons" in told
+    assert "WARNING: there are 60 features and only 3 samples" in told
     assert 'orientation = "samples-in-rows"' in told
     right = remarks(config(alone, tmp_path / "d.csv", features=["a", "b", "c"]), capsys)
-    assert "rows must not be persons" in right
+    assert "features must not be persons" in right
     assert "WARNING" not in right
 
 

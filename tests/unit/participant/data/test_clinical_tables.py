@@ -284,3 +284,11 @@ def test_samples_without_ids_are_called_by_their_line(tmp_path: Path) -> None:
         assert list(used.all_ids()) == ids
     path.write_text("1,2\n3,4\n5,6\n")
     assert list(opened(path, **ROWS, header=False).all_ids()) == ["line 1", "line 2", "line 3"]
+
+
+def test_a_column_of_repeated_words_says_that_lines_are_samples_whatever_the_names(tmp_path: Path) -> None:
+    lines = ["id,arm,cd40,cd80", *(f"P{k},{'AB'[k % 2]},{300 + k},{900 + k}" for k in range(20))]
+    (tmp_path / "d.csv").write_text("\n".join(lines) + "\n")
+    with pytest.raises(BadInput, match="column id holds text") as refused:
+        open_matrix(DataTable(path=tmp_path / "d.csv"))
+    assert 'id_column = "id" and exclude = ["arm"]' in refused.value.hint

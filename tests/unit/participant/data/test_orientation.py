@@ -23,7 +23,7 @@ GENES = tuple(f"gene{'ABCD'[number % 4]}-{'xyz'[number % 3]}" for number in rang
     ids=["codes", "numbers", "subjects", "uuids", "addresses", "mostly"],
 )
 def test_many_rows_named_like_records_are_doubted(names: tuple[str, ...]) -> None:
-    assert "200 rows and only 12 columns" in orientation_doubt(200, 12, names)
+    assert "200 features and only 12 samples" in orientation_doubt(200, 12, names)
 
 
 @pytest.mark.parametrize(

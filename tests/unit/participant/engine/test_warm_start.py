@@ -127,7 +127,7 @@ def test_an_orthonormal_start_gets_strengths_and_another_keeps_its_own() -> None
 
 def test_a_warm_start_from_other_rows_is_refused() -> None:
     wanted = spec(rank=2, warm_start="20260101-abcd")
-    with pytest.raises(BadInput, match="50 rows and this one 60"):
+    with pytest.raises(BadInput, match="50 features and this one 60"):
         check_warm_start(wanted, spec(rank=2).model_copy(update={"rows": 50}))
     names = {"features_sha256": "1" * 64}
     with pytest.raises(BadInput, match="other features"):

@@ -156,7 +156,7 @@ def test_transform_cleans_columns_that_were_not_in_the_run(tmp_path: Path) -> No
     tables = {"outliers.csv", "outliers.parquet", "samples.csv", "samples.parquet"}
     assert tables == set(again.manifest["tables"]["files"]) <= set(again.manifest["files"])
     np.save(tmp_path / "short.npy", M[:-1, 90:])
-    with pytest.raises(BadInput, match="59 rows"):
+    with pytest.raises(BadInput, match="59 features"):
         transform(config, "run-1", tmp_path / "short.npy", tmp_path / "out2")
     with pytest.raises(Refused, match="no result"):
         transform(config, "run-2", tmp_path / "new.npy", tmp_path / "out2")
