@@ -42,7 +42,7 @@ class StoreSection(Section):
         None, description="A file that holds the url, password included, in place of `url`."
     )
     keep_runs: int = Field(0, ge=0, description="Most runs that are over to keep; the oldest are deleted. 0: all.")
-    keep_days: float = Field(0, ge=0, description="Days to keep a run after its end. 0: for ever.")
+    keep_days: float = Field(0, ge=0, description="Days to keep a run after its end. 0: no limit.")
 
     @field_validator("url")
     @classmethod

@@ -226,7 +226,7 @@ class PlainSums:
         assert run.attempt is not None
         if header.ticket in (b"", ticket_of(run, run.attempt, consensus.header.sha256)):
             return None
-        return Reply(Fate.LATE, "this attempt was opened anew by a restored aggregator")
+        return Reply(Fate.LATE, "this attempt was opened again by a restored aggregator")
 
     def open(self, run: Run, asked: EncodedConsensus, values: NDArray[Any]) -> OpenedRound:
         """Advance the method by the sum over the survivors of the round.

@@ -66,7 +66,7 @@ class ResultsTable(DirectoryTable):
     """Where results are written, and for how long they are kept."""
 
     keep_runs: int = Field(0, ge=0, description="Most results to keep; the oldest are deleted. 0: all.")
-    keep_days: float = Field(0, ge=0, description="Days to keep a result. 0: for ever.")
+    keep_days: float = Field(0, ge=0, description="Days to keep a result. 0: no limit.")
 
 
 class TelemetryTable(Section):

@@ -198,7 +198,9 @@ def approve(
     expires: Annotated[str, typer.Option(help="How long the approval is in force: 7d, 12h or 30m.")] = "7d",
     like: Annotated[
         str,
-        typer.Option("--like", help="Approve later runs with the same spec too, for so long: 90d. Doubts still ask."),
+        typer.Option(
+            "--like", help="Also approve later runs with the same spec, for this long: 90d. Doubts still ask a person."
+        ),
     ] = "",
     ended: Annotated[str, typer.Option("--end-like", metavar="RUN", help="End the approval of runs like this.")] = "",
     config: ConfigOption = Path("participant.toml"),
@@ -284,9 +286,7 @@ def reject(
 @app.command()
 def transform(
     run: Annotated[str, typer.Option("--run", help="The finished run whose model to use.")],
-    source: Annotated[
-        Path, typer.Option("--input", help="New samples, in a file that lies like the data of this site.")
-    ],
+    source: Annotated[Path, typer.Option("--input", help="New samples, in a file laid out like this site's data.")],
     out: Annotated[
         Path | None,
         typer.Option("--out", help="Directory for the result; by default where the console finds it."),

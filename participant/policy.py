@@ -68,8 +68,8 @@ class SitePolicy(PrivacyLimits):
     max_data_refusals: int = Field(
         5,
         ge=0,
-        description="Proposals of 24 hours that the site refuses by itself for reasons about its data; then it answers "
-        "none without `dcfpca-participant approve`, as by refusals one could ask about the data.",
+        description="How many proposals in 24 hours the site refuses by itself for reasons about its data. After that "
+        "it answers none without `dcfpca-participant approve`, because refusals could be used to ask about the data.",
     )
     allow_plain: bool = Field(False, description="Let the aggregator see this site's own updates.")
     verify: Literal["sampled", "always", "never"] = Field(

@@ -103,7 +103,7 @@ def clock_remark(spent: Spending) -> str:
     if not spent.later:
         return ""
     many = "one charge is" if spent.later == 1 else f"{spent.later} charges are"
-    return f"{many} dated later than now and counted among those of the last 365 days; see that the clock is right"
+    return f"{many} dated later than now and counted among those of the last 365 days; check the clock"
 
 
 def _budget_reasons(privacy: PrivacySettings, policy: PrivacyLimits, spent: Spending) -> list[str]:

@@ -206,7 +206,7 @@ class RoundServicer(SecureSumMethods, rounds_pb2_grpc.RoundServiceServicer):
             raise OutOfTurn("this participant is not in the run's cohort")
         held = runner.round_sum.consensus
         if held.round != request.round or (held.outcome is not None) != request.final:
-            raise Missing(f"the consensus of round {request.round} is not held any more, or not yet")
+            raise Missing(f"the consensus of round {request.round} is no longer held, or not yet")
         if runner.run.status.over:
             await runner.final.whole()
         consensus = runner.round_sum.encoded()

@@ -108,7 +108,7 @@ class SecureSumMethods:
         run_id, round = request.run_id, request.round
         kept = await self._registry.store.do(lambda store: run_rows.kept_opened_sum(store.connection, run_id, round))
         if kept is None:
-            raise Missing(f"the sum of round {round} is not kept any more, or there is none yet")
+            raise Missing(f"the sum of round {round} is no longer kept, or there is none yet")
         async with self._downloads.hold(who):
             yield pb.SumPart(header=pb.SumHeader.FromString(kept.header))
             for chunk in chunks(kept.values, request.offset):

@@ -241,7 +241,7 @@ def _replayed(
 ) -> StoredRun:
     terms = Terms.of(parse_kept_spec(spec_bytes))
     if terms.spec.aggregation == "secure" and is_without_secure_sum(state):
-        raise UnusableState("its secure rounds go on without members that drop out, which no run does any more")
+        raise UnusableState("its secure rounds go on without members that drop out, which no run does now")
     run, rules = load_run(state, spec_digest(spec_bytes)), rules_of(terms)
     for number, event in journal:
         run, _ = step(rules, run, load_event(event, run_id))

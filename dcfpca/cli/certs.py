@@ -58,7 +58,7 @@ class Reason(StrEnum):
 @app.command()
 def init(
     directory: CaDir,
-    consortium: Annotated[str, typer.Option(help="Name of the consortium; it stands in every identity.")],
+    consortium: Annotated[str, typer.Option(help="Name of the consortium; it is part of every identity.")],
     days: Days = CA_DAYS,
     as_json: Json = False,
 ) -> None:
@@ -188,7 +188,7 @@ def renew(
 def revoke(
     directory: CaDir,
     who: Annotated[list[str], typer.Argument(metavar="[ROLE] NAME | SERIAL | FINGERPRINT", help="What to revoke.")],
-    reason: Annotated[Reason, typer.Option(help="Why; it stands in the revocation list.")] = Reason.UNSPECIFIED,
+    reason: Annotated[Reason, typer.Option(help="Why; the revocation list contains it.")] = Reason.UNSPECIFIED,
     as_json: Json = False,
 ) -> None:
     """Revoke a certificate, or all those of a name, and write the new revocation list."""
@@ -210,7 +210,10 @@ def crl(
     authority = open_authority(directory)
     renew_revocation_list(authority, _now(), days)
     until = "as long as the CA" if days is None else f"{days} days"
-    lines = [f"revocation list signed anew, for {until}", f"copy {authority.crl_path} to where the aggregator reads it"]
+    lines = [
+        f"revocation list signed again, for {until}",
+        f"copy {authority.crl_path} to where the aggregator reads it",
+    ]
     report(as_json, {"crl": str(authority.crl_path), "days": days}, lines)
 
 

@@ -51,7 +51,7 @@ def local(
     exclude: Exclude = None,
     dataset: Dataset = "",
     missing: Missing = "allow",
-    consortium: Annotated[str, typer.Option(help="Name of the consortium; it stands in every identity.")] = "local",
+    consortium: Annotated[str, typer.Option(help="Name of the consortium; it is part of every identity.")] = "local",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the aggregator; 0 takes a free one.")] = 0,
     as_json: Json = False,
 ) -> None:

@@ -189,7 +189,11 @@ class Restart:
 
     def sentences(self, run_id: str, earlier: str) -> list[str]:
         """What to say to the operator once the run is proposed under this id."""
-        start = f"starts from the subspace of run {earlier}" if self.spec.warm_start == earlier else "starts anew"
+        start = (
+            f"starts from the subspace of run {earlier}"
+            if self.spec.warm_start == earlier
+            else "starts from the beginning"
+        )
         lines = [f"run {run_id} is like run {earlier} and {start}"]
         if self.asked:
             lines += [

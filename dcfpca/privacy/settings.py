@@ -60,7 +60,7 @@ _NEEDED: Mapping[str, tuple[Any, str]] = {
     "closing_rounds": (False, "closing rounds have no private form; leave closing_rounds out"),
     "scaling": ("none", 'medians of features have no private form; set scaling = "none"'),
     "missing_features": ("refuse", 'counts of features have no private form; set missing_features = "refuse"'),
-    "warm_start": ("", "an earlier run may tell of its columns without noise; leave warm_start out"),
+    "warm_start": ("", "an earlier run may reveal its columns without noise; leave warm_start out"),
 }
 
 

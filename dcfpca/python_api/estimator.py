@@ -75,7 +75,7 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     rank_curve_ : (ranks, 3), rank, error of hidden entries relative to that of medians, and its standard error.
     outcome_ : how the run ended, as a sentence; also whether features or samples stay apart, or the bound on the rank
         was reached: then the answer is not to be trusted as it is.
-    verdict_ : in one sentence, what was found and whether anything speaks against trusting it.
+    verdict_ : in one sentence, what was found and whether there is a reason not to trust it.
     certificate_ : figures to judge the result by: `stationarity` (how far one more pass would move it, relatively),
         `outlier_share`, `missing_share`, `residual_rms`, and with method "subspace" `rows_apart` and `columns_apart`
         (how many features and samples have most of their entries among the outliers).

@@ -170,7 +170,7 @@ def _last_change(view: pb.RunView, tolerance: float) -> str:
 def _singular_values(last: pb.RoundView, spec: Mapping[str, Any]) -> str:
     values = list(last.singular_values)
     if not values:
-        return section("Singular values", paragraph("The last round tells none."))
+        return section("Singular values", paragraph("The last round has none."))
     rank = last.rank
     kept = Series("in the low-rank part", [v if k < rank else math.nan for k, v in enumerate(values)], 1)
     left = Series("left out", [v if k >= rank else math.nan for k, v in enumerate(values)], 4)

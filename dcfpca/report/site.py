@@ -75,7 +75,7 @@ def _word(sound: bool, checked: bool) -> str:
     """Trust is only spoken of where the run's own checks have shown it."""
     if sound and checked:
         return "The answer can be trusted"
-    return "Nothing speaks against the answer, but its flags were not checked" if sound else "Read with care"
+    return "Nothing contradicts the answer, but its flags were not checked" if sound else "Read with care"
 
 
 def _samples(found: SiteFigures) -> str:
@@ -84,9 +84,9 @@ def _samples(found: SiteFigures) -> str:
     shown = len(found.odd[:MOST_CARDS])
     expected = "what the sample's other measurements predict" if found.components.shares.size else "its typical value"
     note = (
-        f"The {shown} oddest samples first. Each measurement is compared with {expected}; +8 noise is eight times what "
-        "ordinary entries of it are off by, above what is expected. A rank says how many of all sites' values of a "
-        "measurement are further off than this one, at most. Flagged entries are red."
+        f"The {shown} most unusual samples first. Each measurement is compared with {expected}; +8 noise is eight "
+        "times what ordinary entries of it are off by, above what is expected. A rank says how many of all sites' "
+        "values of a measurement are further off than this one, at most. Flagged entries are red."
     )
     if found.drawing == "profile":
         note += " Blue is what was found, grey what was expected."

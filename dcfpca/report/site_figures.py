@@ -26,7 +26,7 @@ class OddSample:
     observed: FloatArray
     expected: FloatArray
     z: FloatArray  # (observed − expected) over the feature's noise; NaN where unobserved
-    exceeded_by: FloatArray  # at most so many values of the feature at all sites are further off; NaN: unknown
+    exceeded_by: FloatArray  # at most this many values of the feature at all sites are further off; NaN: unknown
     rows: tuple[int, ...]  # flagged, the largest |z| first
     stories: Mapping[int, str] = field(default_factory=dict)  # what may have happened, by flagged feature
 

@@ -77,7 +77,7 @@ def participant_text(address: str, name: str, data: DataKeys, more: Tables | Non
         "data": _data_keys(data),
         "policy": {
             "private": _Key(True, "the reconstruction of this site's data never leaves, whoever asks"),
-            "min_cohort": _Key(3, "fewest participants whose sum this site lets its update into"),
+            "min_cohort": _Key(3, "smallest cohort in whose sums this site takes part"),
         },
         "state": {
             "dir": _Key("state", "what survives a restart; never restore it from a backup while a run is open"),

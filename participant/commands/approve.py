@@ -40,7 +40,7 @@ def decline_run(store: Store, run_id: str, name: str, reason: str, now_ms: int) 
     row, said = _waiting(store, run_id), " ".join(reason.split())
     if not said or len(said) > _LONGEST_REASON or not said.isprintable():
         hint = "add --reason TEXT; the operator reads it"
-        raise BadInput(f"who declines gives a reason of at most {_LONGEST_REASON} characters", hint)
+        raise BadInput(f"a refusal needs a reason of at most {_LONGEST_REASON} characters", hint)
     store.approvals.decline(run_id, row.digest, approver_name(name), said, now_ms)
     return said
 

@@ -56,7 +56,7 @@ def remarks(config: Config, site: LocalSite) -> list[str]:
     """What the site does under its policy and data, in sentences."""
     policy = config.policy
     said = [f"takes part in runs with {site.data.rows} features, of method {' or '.join(policy.methods)}"]
-    said.append(f"lets its update only into sums over {policy.min_cohort} or more participants")
+    said.append(f"takes part only in sums over {policy.min_cohort} or more participants")
     if policy.allow_plain:
         said.append("allows plain aggregation: the aggregator can then see this site's own updates")
     if policy.private or not policy.allow_export:
@@ -204,7 +204,7 @@ def cost_remarks(spec: RunSpec, config: Config, site: LocalSite, view: BudgetVie
     """What a run with this spec would cost here, what would be left, and whether the site would join it."""
     said = [] if spec.privacy is None else [_cost(spec, config, site, view)]
     if spec.privacy is None:
-        said.append("a run with this spec has no differential privacy: what it tells of one sample is not bounded")
+        said.append("a run with this spec has no differential privacy: what it reveals about one sample is not bounded")
     verdict = review(spec, site.facts, spent=view.spent)
     if isinstance(verdict, Refuse):
         return [*said, *(f"would refuse it: {reason}" for reason in verdict.reasons)]

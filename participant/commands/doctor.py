@@ -87,7 +87,7 @@ def judge_data(config: Config, facts: DataFacts) -> Iterator[CheckResult]:
         yield fail("data", sentence, 'set missing = "allow" in [data], or fill the gaps')
     elif facts.columns < (needed := policy.columns_needed(rank=1)):
         sentence = f"{size}, fewer columns than the {needed} of [policy] min_columns: this site refuses every run"
-        yield fail("data", sentence, "bring more columns, or set min_columns in [policy] if the columns tell little")
+        yield fail("data", sentence, "add columns, or set min_columns in [policy] if the columns tell little")
     else:
         gaps = f", {facts.missing} entries missing" if facts.missing else ""
         yield ok("data", f"{config.data.origin} is readable: {size}{gaps}")

@@ -92,7 +92,7 @@ class Console:
         try:
             if declined:
                 said = decline_run(self._store, run, name, form.get("reason", ""), _now_ms())
-                note = f"Run {run} is declined; the operator is told: {said}"
+                note = f"Run {run} is declined; the operator reads: {said}"
             else:
                 like = form.get("like", "")
                 approval = approve_run(self._store, run, name, form.get("expires", "7d"), _now_ms(), like)

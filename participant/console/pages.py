@@ -64,7 +64,7 @@ def proposals_page(rows: Sequence[RunRow], likes: Sequence[StandingApproval], vi
 
 def _standing(one: StandingApproval, visit: Visit) -> str:
     end = _form(f"/proposals/{escape(one.run_id)}/end", visit, f"{_name_field(visit)}<button>End this</button>")
-    said = f"Runs like {one.run_id} are approved {one.describe()}, as long as nothing else speaks against one."
+    said = f"Runs like {one.run_id} are approved {one.describe()}, unless there is another reason to ask."
     return f'<article class="card">{paragraph(said)}{end}</article>'
 
 

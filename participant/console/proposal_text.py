@@ -59,4 +59,4 @@ def _size(spec: RunSpec) -> str:
 def _privacy(document: dict[str, Any]) -> str:
     if private := spec_document(document):
         return run_line(private)
-    return "no differential privacy: what the result tells of one sample is not bounded"
+    return "no differential privacy: what the result reveals about one sample is not bounded"

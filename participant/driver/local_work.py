@@ -109,7 +109,7 @@ class LocalWork:
         try:
             async with self._lock:
                 if not still_wanted():
-                    raise WorkCancelled("the site takes part in the run no longer")
+                    raise WorkCancelled("the site no longer takes part in the run")
                 if compares:
                     await self._services.engine.run(lambda: self._compare(agreed, consensus))
                 site = self._site or self._open_site(agreed)

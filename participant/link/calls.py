@@ -92,7 +92,7 @@ _OPTIONS = [
 ]
 
 
-TOO_LARGE = "the aggregator sends more in one message than a site takes"
+TOO_LARGE = "the aggregator sends more in one message than a site accepts"
 
 
 class StreamReplaced(Exception):

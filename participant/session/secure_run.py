@@ -97,7 +97,7 @@ class SecureRun:
             try:
                 state = latest(event.slots, self.terms.binding) if event.slots else None
                 if state is None:
-                    raise LostState(f"the keys of run {self.run_id} are not in this site's state any more", LOST)
+                    raise LostState(f"the keys of run {self.run_id} are no longer in this site's state", LOST)
                 self._side = SecureSite(self.terms, self._identity(), state)
             except LostState as error:
                 self._lost = error
@@ -191,7 +191,7 @@ class SecureRun:
             raise ChangedConsensus(f"round {round} was announced differently when this site computed its update")
         numbers = side.admit(opening)
         if numbers is Numbers.SAVED and again is None:
-            raise LostState(f"the update that this site sent in round {round} is not in its state any more", LOST)
+            raise LostState(f"the update that this site sent in round {round} is no longer in its state", LOST)
         stage = opened.consensus.stage
         consensus = Consensus(round, stage, message_from(self.agreed.method.stage(stage).down, payload.data))
         if numbers is Numbers.NEW and (

@@ -136,7 +136,7 @@ class Session:
         """
         answer = self._answer
         if answer is None or answer.ref != ref:
-            raise BadMessage(f"{ref} is not open any more")
+            raise BadMessage(f"{ref} is no longer open")
         masked = answer.message
         if isinstance(masked, Masked):
             return np.ascontiguousarray(masked.values).view(np.uint8).data, masked.tag, masked.context
@@ -147,7 +147,7 @@ class Session:
         if self.finished:
             raise RunOver(f"run {self.run_id} is over at this site")
         if self.opened is None or self.opened.ref.round != round:
-            raise OutOfTurn(f"round {round} is not open any more")
+            raise OutOfTurn(f"round {round} is no longer open")
         return self.opened
 
     def _decide(self, event: Event) -> Reaction:
@@ -216,7 +216,7 @@ class Session:
     def _set_up(self, event: SetUpStep) -> Reaction:
         run = self.secure
         if run is None or self.enrolment.accepted is None:
-            raise BadMessage("keys of a secure run are wanted in a run that has none at this site")
+            raise BadMessage("keys of a secure run were asked for in a run that has none at this site")
         if self.finished:
             raise RunOver(f"run {self.run_id} is over at this site")
         before = run.record

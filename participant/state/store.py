@@ -196,7 +196,7 @@ class Store:
     def noise_key(self, run_id: str) -> bytes:
         """The key of the noise of a private run; LostState where it is gone or torn."""
         if (key := self._noise_key(run_id)) is None:
-            sentence = f"the key of the noise of run {run_id} is not in this site's state any more"
+            sentence = f"the key of the noise of run {run_id} is no longer in this site's state"
             raise LostState(sentence, "finish the run with the consensus it has, or begin a new one")
         return key
 

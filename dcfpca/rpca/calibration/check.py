@@ -103,7 +103,7 @@ class Check(ClosingStage):
             or exceeds(anew, entries, slack)
             or exceeds(entries, 1.0, slack)
         ):
-            return "more entries of samples drawn anew are flagged than were drawn"
+            return "more entries of drawn samples are flagged than were drawn"
         if exceeds(flagged, entries, slack):
             return "more entries are flagged than there are"
         if reason := broken_count(np.array([votes]), slack, most, "the vote of the sites"):

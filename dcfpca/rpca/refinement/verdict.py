@@ -150,13 +150,13 @@ def _of_the_answer(
     if plan.rank and _noiseless(plan) > MANY_NOISELESS:
         yield Reason(f"most features have no noise left although the data is not exact{lower.text}", lower.change)
     if figures["flagged"] > MANY_FLAGGED:
-        yield Reason("more is flagged than gross errors usually are")
+        yield Reason("more entries are flagged than is usual for gross errors")
     if figures["worst_flagged"] > MANY_IN_FEATURE:
         share = f"{100.0 * figures['worst_flagged']:.0f} %"
         yield Reason(f"{share} of the entries of {named([worst], features)} are flagged")
     if figures["ordinary"] > MANY_ORDINARY * figures["flags"] >= MANY_ORDINARY:
         yield Reason(
-            f"samples drawn anew from the fit have {figures['ordinary']:.0f} ordinary entries flagged "
+            f"samples drawn from the fit have {figures['ordinary']:.0f} ordinary entries flagged "
             f"where {figures['flags']:.0f} entries are flagged in the data"
         )
     if figures["far_entries"] > MANY_FAR:
@@ -187,7 +187,7 @@ def feature_notes(plan: ClosingPlan, features: Sequence[str] = ()) -> tuple[str,
         "One value in most of the entries, so only values far from all others are flagged": dominated,
         "Two values, of which neither is flagged for being the rarer one": two_valued,
         "Few values, judged by their ranks": graded & ~constant & ~dominated & ~two_valued,
-        "Values in groups with hardly any between, for which one centre and scale is a makeshift": grouped & ~graded,
+        "Values in groups with hardly any between, which one centre and scale describe poorly": grouped & ~graded,
         "Not explained by the other features": unexplained(plan) & ~constant & ~dominated,
     }
     return tuple(

@@ -92,7 +92,7 @@ class SimulatedAggregator:
         """A message of a participant, checked as at the service's door."""
         here = self.run.attempt
         if ticket and here and ticket != ticket_of(self.run, here, self.encoded().header.sha256):
-            return Reply(Fate.LATE, "this attempt was opened anew")
+            return Reply(Fate.LATE, "this attempt was opened again")
         reply = self.tell(event, update)
         assert reply is not None
         return reply

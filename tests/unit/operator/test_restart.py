@@ -62,7 +62,7 @@ def test_a_run_without_a_result_starts_as_it_did_before(status: str) -> None:
     before = spec_of(warm_start="20291231-00000000")
     again = restart_of(view_of(status, spec=before), ())
     assert again.spec == before
-    assert "starts anew" in again.sentences("r", "20300101-abcd0123")[0]
+    assert "starts from the beginning" in again.sentences("r", "20300101-abcd0123")[0]
 
 
 @pytest.mark.parametrize("status", ["enrolling", "running"])

@@ -106,7 +106,7 @@ def test_a_step_of_the_set_up_in_a_plain_run_is_refused() -> None:
     session.handle(opened(spec_of()))
     (refusal,) = session.handle(events.RosterClosed(secagg.Roster(()))).actions
     assert isinstance(refusal, actions.LogRefusal)
-    assert "keys of a secure run are wanted" in refusal.reason
+    assert "keys of a secure run were asked for" in refusal.reason
 
 
 def ended(status: str = "finished") -> events.Ended:

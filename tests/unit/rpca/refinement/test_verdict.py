@@ -68,7 +68,7 @@ def test_an_answer_is_called_checked_only_if_the_check_was_held_and_found_few_or
     assert "how many of them are ordinary was not checked" in not_held.sentence
     failed = verdict_of(_with(plan, **held | {"ordinary": 30.0, "ordinary_most": 40.0}), Outcome.CONVERGED)
     assert not failed.sound
-    assert "samples drawn anew from the fit" in failed.sentence
+    assert "samples drawn from the fit" in failed.sentence
 
 
 def _with(plan: ClosingPlan, **figures: float) -> ClosingPlan:
@@ -104,7 +104,7 @@ def test_every_reason_against_an_answer_is_told_and_what_to_do(plan: ClosingPlan
         "bound 2, raise max_rank",
         "hardly better than medians do, lower the rank",
         "no noise left",
-        "more is flagged",
+        "more entries are flagged",
         "50 % of the entries of metric 4",
         "leaves the range",
         "200 samples (25 %) are not explained",
