@@ -53,6 +53,7 @@ SECTIONS: tuple[Renderer, ...] = (
     solver.split,
     peers.peers,
     solver.step,
+    solver.roofline,
     exchange.rounds,
     secure_exchange.secure_rounds,
     secure_exchange.delayed_rounds,

@@ -165,5 +165,6 @@ def open_site(config: Config, *, make_key: bool = True) -> LocalSite:
         entries=data.entries,
         column_set=columns,
         id_at=matrix.id_at,
+        memory_limit=config.engine.memory_limit,
     )
     return LocalSite(credentials, peer_verifier, matrix, facts, data, columns, source, key)

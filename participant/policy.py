@@ -110,6 +110,8 @@ class SiteFacts:
     column_set: ColumnSet | None = field(default=None, repr=False)
     id_at: Callable[[int], str] = field(default=str, repr=False)
     """The id of a column, which never leaves the site."""
+    memory_limit: int = 0
+    """Bytes that the site's rounds may take ([engine] memory_limit); 0: no limit."""
     outdated: str = ""
     """Why the data that was read is not the data that is there; empty where it is."""
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from dcfpca.errors import listed
 from dcfpca.privacy.settings import MOST_SITES
+from dcfpca.run_size import amount, round_memory
 from dcfpca.secagg import PastRun, column_exposure, exposure
 from dcfpca.spec import features_digest
 from participant.policy import LEAST_COLUMNS, Accept, Reasons, Refuse, SiteFacts, SitePolicy
@@ -38,6 +39,7 @@ def review(
     """
     public = (
         *_schema_reasons(spec, site),
+        *_size_reasons(spec, site),
         *_policy_reasons(spec, site.policy),
         *_cohort_reasons(spec, site),
         *privacy_reasons(spec, site.policy, spent),
@@ -113,6 +115,18 @@ def _schema_reasons(spec: RunSpec, site: SiteFacts) -> list[str]:
     if spec.width > site.rows:
         reasons.append(f"the rank {spec.width} is larger than the {site.rows} features of this site")
     return reasons + _feature_reasons(spec, site)
+
+
+def _size_reasons(spec: RunSpec, site: SiteFacts) -> list[str]:
+    """The number of features is no secret, and what a round needs follows from it."""
+    if not site.memory_limit or spec.rows != site.rows or spec.width > spec.rows:
+        return []
+    if (needed := round_memory(spec)) <= site.memory_limit:
+        return []
+    return [
+        f"a round over {spec.rows:,} features needs about {amount(needed)} of memory beside the data, and the site"
+        f" allows {amount(site.memory_limit)} ([engine] memory_limit); closing_rounds = false needs less"
+    ]
 
 
 def _data_reasons(spec: RunSpec, site: SiteFacts) -> list[str]:

@@ -180,6 +180,33 @@ def step(results: Path) -> Section | None:
     )
 
 
+def roofline(results: Path) -> Section | None:
+    """A solve of few directions against the machine's limits."""
+    rows = {row["what"]: row for row in lines(results / "solver-roofline.jsonl")}
+    if not rows:
+        return None
+    machine, race, one = rows.pop("machine"), rows.pop("race"), rows["round"]
+    timed = [
+        [name, f"{row['seconds'] * 1e3:.3g} ms", f"{row['limit'] * 1e3:.3g} ms", f"{row['seconds'] / row['limit']:.1f}"]
+        for name, row in rows.items()
+    ]
+    return Section(
+        "The solver: what the machine allows at rank 5",
+        ("python -m benchmarks.solver roofline",),
+        paragraphs(
+            f"n = 3000, one core, which reads {machine['read_bytes_s'] / 1e9:.0f} GB/s and multiplies matrices at "
+            f"{machine['single_flops'] / 1e9:.0f} (single) and {machine['double_flops'] / 1e9:.0f} GFlop/s (double). A "
+            f"round reads M once ({one['read'] * 1e3:.1f} ms) and does two passes of 26 operations an entry "
+            f"({one['arithmetic'] * 1e3:.1f} ms); the limit is the larger, as if both overlapped without loss.",
+            table(["", "CPU", "limit", "times"], timed),
+            "A pass on data that a cache holds runs at the speed of matrix products: nothing is left to gain in "
+            "it. Reading and computing hardly overlap, sums and sampled medians come on top, and blocks of other sizes "
+            f"were no faster. In the race, which keeps L in new memory, ours takes {race['seconds'] * 1e3:.0f} ms and "
+            f"IRCUR, which reads a sample of rows and columns until its result, {race['ircur'] * 1e3:.0f} ms.",
+        ),
+    )
+
+
 def _step_short(rows: list[dict[str, Any]]) -> Iterator[str]:
     thin, *wide = rows
     if thin["passes_over_read"] > 2:

@@ -22,6 +22,7 @@ from benchmarks.peers.solver_race import baseline_peers, ours, theirs, whole_dec
 from benchmarks.solver.choices import choices
 from benchmarks.solver.ill_conditioned import ill_conditioned
 from benchmarks.solver.known_failures import known_failures
+from benchmarks.solver.roofline import roofline
 from benchmarks.solver.timed_solve import solve
 from dcfpca.rpca.column_blocks import equal_counts, split
 from dcfpca.rpca.refinement.closing import with_closing_rounds
@@ -195,7 +196,7 @@ def _read_seconds(M: np.ndarray) -> float:
 SETS: dict[str, Callable[..., Iterator[Row]]] = {
     "easy": easy, "cells": cells, "closing": closing,
     "kinds": kinds, "split": splits, "values": values, "speed": speed, "step": step,
-    "known-failures": known_failures, "ill-conditioned": ill_conditioned, "choices": choices,
+    "known-failures": known_failures, "ill-conditioned": ill_conditioned, "choices": choices, "roofline": roofline,
 }  # fmt: skip
 
 

@@ -79,6 +79,7 @@ def start(
     from dcfpca.operator.proposals import (  # noqa: PLC0415  imports NumPy
         cohort_note,
         expected_error,
+        expected_size,
         presence_note,
         spec_from_flags,
         with_time_for_people,
@@ -89,7 +90,7 @@ def start(
     proposed = spec_from_flags(spec, flags | {"participants": participants and _names(participants)}, settings or ())
     known = operator.participants()
     exposed = cohort_note(proposed, operator.runs(RECENT_RUNS), known)
-    notes = [expected_error(proposed, columns, known), exposed]
+    notes = [*expected_size(proposed, known), expected_error(proposed, columns, known), exposed]
     proposed, waits = with_time_for_people(proposed, known, asked=bool(exposed and proposed.participants))
     for sentence in (presence_note(proposed, known), *notes, waits, *unknown_names(proposed.participants, known)):
         if sentence:

@@ -17,6 +17,7 @@ from dcfpca.errors import BadInput, Refused, did_you_mean, listed
 from dcfpca.methods import schedule_of
 from dcfpca.operator.client import Operator
 from dcfpca.rpca.private.schedule import expectation_text, predicted_error, prediction_text
+from dcfpca.run_size import size_notes
 from dcfpca.secagg import PastRun, exposure
 from dcfpca.spec import RunSpec, parse_kept_spec, parse_spec, read_spec_file
 from dcfpca.v1 import admin_pb2 as pb
@@ -100,6 +101,15 @@ def expected_error(spec: RunSpec, columns: float | None, known: Sequence[pb.Part
         expected = expectation_text(privacy.epsilon, columns, error)
         raise Refused(f"{expected}, above the {privacy.max_error:g} that the spec allows (privacy.max_error)", hint)
     return prediction_text(privacy.epsilon, columns, error, spec.width)
+
+
+def expected_size(spec: RunSpec, known: Sequence[pb.ParticipantView]) -> list[str]:
+    """What to expect of a run that is large by its features or its sites, in sentences; none for others."""
+    rows = spec.rows or _reported_rows(known)
+    if not rows or spec.width > rows:  # the aggregator will say so
+        return []
+    sites = len(spec.participants) or sum(one.state == "connected" for one in known)
+    return size_notes(spec if spec.rows else spec.model_copy(update={"rows": rows}), sites)
 
 
 def _reported_rows(known: Sequence[pb.ParticipantView]) -> int:

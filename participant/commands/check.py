@@ -10,6 +10,7 @@ from typing import Any
 
 from dcfpca.errors import listed
 from dcfpca.privacy.zcdp import epsilon_of
+from dcfpca.run_size import size_notes
 from dcfpca.spec import RunSpec, parse_spec, read_spec_file
 from dcfpca.text.console import Json, add_row, result, show, table
 from participant.config import Config
@@ -205,6 +206,7 @@ def cost_remarks(spec: RunSpec, config: Config, site: LocalSite, view: BudgetVie
     said = [] if spec.privacy is None else [_cost(spec, config, site, view)]
     if spec.privacy is None:
         said.append("a run with this spec has no differential privacy: what it reveals about one sample is not bounded")
+    said += [f"expects: {note}" for note in size_notes(spec, len(spec.participants))]
     verdict = review(spec, site.facts, spent=view.spent)
     if isinstance(verdict, Refuse):
         return [*said, *(f"would refuse it: {reason}" for reason in verdict.reasons)]
