@@ -17,14 +17,13 @@ _POSTGRESQL = ("postgresql://", "postgres://")
 
 
 class Server(Section):
-    """The listening address, the service's credentials and the revocation list, threads, and the time to stop."""
+    """The listening address, the service's credentials and the revocation list, and the time to stop."""
 
     listen: ListenAddress = Field("0.0.0.0:7443", description="host:port of the gRPC service; port 0 takes a free one.")
     ca: FilePath = Field(description="The consortium's CA certificate, or two of them during a change of CA.")
     cert: FilePath = Field(description="The aggregator's certificate; its names must match what participants dial.")
     key: FilePath = Field(description="Its private key, readable by the service alone.")
     crl: FilePath | None = Field(None, description="The CA's revocation list; read again whenever it changes.")
-    threads: int = Field(1, ge=1, description="Threads of the linear algebra; more pay for tensors of many MB only.")
     drain_seconds: float = Field(10, ge=0, description="How long open calls may finish when the service stops.")
 
 

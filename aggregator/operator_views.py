@@ -7,8 +7,9 @@ from aggregator.run.rules import RoundRules, awaited, deadline
 from aggregator.run.state import Export, Run, Status, StoredComplaint
 from aggregator.run_registry import RunRegistry
 from aggregator.runner import Runner
+from aggregator.store import run_rows
 from aggregator.store.participants import ParticipantRecord
-from aggregator.store.store import HeldRun
+from aggregator.store.run_rows import HeldRun
 from dcfpca.errors import DcfpcaError
 from dcfpca.rpca.method import Consensus, Outcome, Verdict
 from dcfpca.v1 import admin_pb2 as pb
@@ -17,7 +18,7 @@ from dcfpca.v1 import admin_pb2 as pb
 async def run_view(registry: RunRegistry, runner: Runner, after_round: int = -1, *, rounds: bool = True) -> pb.RunView:
     """The run now, with its finished rounds after `after_round`."""
     run = runner.run
-    views = await registry.store.do(lambda store: store.round_views(run.run_id, after_round)) if rounds else []
+    views = await _round_views(registry, run.run_id, after_round) if rounds else []
     verdict, curve = await verdict_view(runner), await rank_curve_view(runner) if rounds else []
     return pb.RunView(
         run_id=run.run_id,
@@ -33,7 +34,7 @@ async def run_view(registry: RunRegistry, runner: Runner, after_round: int = -1,
         enrolled=[_enrolled(run, name) for name in sorted(run.enrolled)],
         refusals=_refusals(run),
         awaited=_awaited(registry, runner),
-        rounds=[pb.RoundView.FromString(view) for view in views],
+        rounds=views,
         percent=dict(runner.percent),
         operator=run.operator,
         verdict=verdict,
@@ -45,6 +46,11 @@ async def run_view(registry: RunRegistry, runner: Runner, after_round: int = -1,
         at_deadline=_at_deadline(runner.rules, run),
         rounds_held=rounds_held(runner.round_sum.consensus),
     )
+
+
+async def _round_views(registry: RunRegistry, run_id: str, after: int = -1) -> list[pb.RoundView]:
+    stored = await registry.store.do(lambda store: run_rows.round_views(store.connection, run_id, after))
+    return [pb.RoundView.FromString(view) for view in stored]
 
 
 def rounds_held(consensus: Consensus) -> int:
@@ -84,7 +90,7 @@ def _complaint(one: StoredComplaint) -> pb.ComplaintView:
 async def held_view(registry: RunRegistry, held: HeldRun, *, rounds: bool = True) -> pb.RunView:
     """A run that cannot be served, as far as it is known; its reason says why and what to do."""
     readable = rounds and held.enrolled
-    views = await registry.store.do(lambda store: store.round_views(held.run_id, -1)) if readable else []
+    views = await _round_views(registry, held.run_id) if readable else []
     return pb.RunView(
         run_id=held.run_id,
         status=held.status,
@@ -93,7 +99,7 @@ async def held_view(registry: RunRegistry, held: HeldRun, *, rounds: bool = True
         created_ms=int(held.created_at * 1000),
         ended_ms=int(held.ended_at * 1000),
         enrolled=[pb.EnrolledView(participant=name) for name in held.enrolled],
-        rounds=[pb.RoundView.FromString(view) for view in views],
+        rounds=views,
     )
 
 

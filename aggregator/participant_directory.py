@@ -24,7 +24,8 @@ class ParticipantDirectory:
 
     def __init__(self, store: StoreThread) -> None:
         self._store = store
-        self._listeners: list[Callable[[str], None]] = []
+        self.presence_changed: Callable[[str], None] = lambda name: None
+        """Called with the name of a participant that connected or disconnected."""
         self.changed = Signal()
         self._open: set[str] = set()
         self.asking: set[str] = set()  # who said, when it last connected, that a person there is asked about every run
@@ -45,7 +46,8 @@ class ParticipantDirectory:
         if name in self._open:
             return False
         self._open.add(name)
-        self._presence_changed(name)
+        self.presence_changed(name)
+        self.changed.fire()
         return True
 
     def leave(self, name: str) -> None:
@@ -53,7 +55,8 @@ class ParticipantDirectory:
         self._open.discard(name)
         if (record := self.records.get(name)) is not None:
             self.records[name] = replace(record, last_seen=self._store.now())
-        self._presence_changed(name)
+        self.presence_changed(name)
+        self.changed.fire()
 
     def is_connected(self, name: str) -> bool:
         """True if this participant has an open stream."""
@@ -62,10 +65,6 @@ class ParticipantDirectory:
     def connected(self) -> frozenset[str]:
         """Everybody who is connected."""
         return frozenset(self._open)
-
-    def on_presence_change(self, listener: Callable[[str], None]) -> None:
-        """Call this with the participant's name whenever one connects or disconnects."""
-        self._listeners.append(listener)
 
     def certificate_days(self, name: str) -> int:
         """Days until the certificate that this participant last showed expires."""
@@ -104,8 +103,3 @@ class ParticipantDirectory:
 
     def _connected(self) -> list[ParticipantRecord]:
         return [record for record in self.records.values() if record.name in self._open]
-
-    def _presence_changed(self, name: str) -> None:
-        for listener in self._listeners:
-            listener(name)
-        self.changed.fire()

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from aggregator.participant_directory import ParticipantDirectory
 from aggregator.run.state import Run, Status
 from aggregator.runner import Runner
-from aggregator.store.store import StoredRun
+from aggregator.store.run_rows import StoredRun
 from dcfpca.errors import BadInput
 from dcfpca.methods import load_accountant
 from dcfpca.rpca.method import Consensus

@@ -13,7 +13,7 @@ from threadpoolctl import ThreadpoolController
 
 from aggregator.run import events
 from aggregator.run.state import Attempt, Run
-from aggregator.store.run_rows import StoredSum
+from aggregator.store.run_rows import StoredSum, read_consensus
 from aggregator.store.store import Store
 from aggregator.store.thread import StoreThread
 from aggregator.store.update_files import UpdateKey
@@ -252,7 +252,9 @@ class FinalConsensus:
     async def whole(self) -> Consensus:
         """The consensus with its tensors; raises UnusableState when the store's copy is damaged."""
         if self._round_sum.consensus.broadcast is _RELEASED:
-            self._round_sum.consensus = await self._store.do(lambda store: store.read_consensus(self._run_id))
+            self._round_sum.consensus = await self._store.do(
+                lambda store: read_consensus(store.connection, self._run_id)
+            )
         self.release_later()
         return self._round_sum.consensus
 

@@ -16,7 +16,8 @@ from aggregator.run.backup_recovery import ShownTicket, newer_attempt
 from aggregator.run.enrolment import away_members, fewest_enrolled
 from aggregator.run.state import Phase, Status
 from aggregator.runner import Runner, Signal
-from aggregator.store.store import HeldRun, StoredRun
+from aggregator.store import run_rows
+from aggregator.store.run_rows import HeldRun, StoredRun
 from aggregator.store.thread import StoreThread
 from aggregator.telemetry import Telemetry
 from dcfpca.errors import DcfpcaError, UnusableState
@@ -54,15 +55,15 @@ class RunRegistry:
         self._came_or_left = 0.0  # when some participant last did, by the clock of the event loop
         self._proposing = asyncio.Lock()
         self._in_progress: set[asyncio.Task[Any]] = set()
-        directory.on_presence_change(self._presence_changed)
+        directory.presence_changed = self._presence_changed
 
     async def start(self) -> None:
         """Load every participant and run; members of open cohorts have the grace period to reconnect."""
         await self.directory.load()
         for sentence in self.store.store.damage:
             log("store_damaged", level="error", reason=sentence, hint="dcfpca-aggregator check; deploy/RUNBOOK.md")
-        for run_id in await self.store.do(lambda store: store.run_ids()):
-            stored = await self.store.do(lambda store, run_id=run_id: store.read_run(run_id))  # type: ignore[misc]
+        for run_id in await self.store.do(lambda store: run_rows.run_ids(store.connection)):
+            stored = await self._stored(run_id)
             if isinstance(stored, HeldRun):
                 self.held[stored.run_id] = stored
                 log("run_held", level="error", run=stored.run_id, reason=stored.reason, hint=stored.hint)
@@ -106,7 +107,7 @@ class RunRegistry:
 
     async def _propose(self, proposal: Proposal) -> Runner:
         async with self._proposing:
-            earlier = await self.store.do(lambda store: store.run_of_request(proposal.request_id))
+            earlier = await self.run_of_request(proposal.request_id)
             if earlier in self.held:
                 raise UnusableState(f"run {earlier} cannot be served: {self.held[earlier].reason}")
             if earlier is None:
@@ -121,7 +122,7 @@ class RunRegistry:
         """A run from the store: the same object for all who use it at a time."""
         if (here := self._in_use.get(run_id)) is not None:
             return here
-        stored = await self.store.do(lambda store: store.read_run(run_id))
+        stored = await self._stored(run_id)
         if isinstance(stored, HeldRun):
             raise UnusableState(f"run {run_id} cannot be served: {stored.reason}", stored.hint)
         if not stored.run.status.over:
@@ -167,9 +168,12 @@ class RunRegistry:
         self.stage.fire()
         return runner
 
-    async def is_known(self, request_id: str) -> bool:
-        """True if a proposal with this request id created a run before."""
-        return await self.store.do(lambda store: store.run_of_request(request_id)) is not None
+    async def run_of_request(self, request_id: str) -> str | None:
+        """The run that a proposal with this request id created before."""
+        return await self.store.do(lambda store: run_rows.run_of_request(store.connection, request_id))
+
+    async def _stored(self, run_id: str) -> StoredRun | HeldRun:
+        return await self.store.do(lambda store: run_rows.read_run(store.connection, run_id))
 
     def open_runs(self) -> int:
         """The number of runs that have not ended."""

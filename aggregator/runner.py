@@ -14,7 +14,8 @@ from aggregator.run.backup_recovery import renumbered
 from aggregator.run.rules import deadline, rules_of, step
 from aggregator.run.state import Phase, Run, Status
 from aggregator.store.database import StoreFailed
-from aggregator.store.store import Commit, StoredRun
+from aggregator.store.run_rows import StoredRun
+from aggregator.store.store import Commit
 from aggregator.store.thread import StoreThread
 from aggregator.store.update_files import UpdateKey
 from dcfpca.logs import log

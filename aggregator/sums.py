@@ -23,7 +23,7 @@ from dcfpca.method_memory import encode_memory
 from dcfpca.rpca.kernels.order_independent_sum import OrderIndependentSum
 from dcfpca.rpca.method import Consensus, FloatArray, Outcome, TensorMessage, Total
 from dcfpca.run_references import AttemptRef
-from dcfpca.secagg import OpenedSum, Opening, RunTerms, Tally, dtype_of, open_sum
+from dcfpca.secagg import OpenedSum, Opening, RunTerms, dtype_of, open_sum
 from dcfpca.secagg.fixed_point import lifted, next_exponents, rounding_of
 from dcfpca.secagg.homomorphic_mac import P
 from dcfpca.secagg.messages import consensus_digest, context_of
@@ -182,7 +182,7 @@ class SecureSums:
         terms, (_, attempt), stage = self.terms, opened(run), asked.consensus.stage
         binding = self._binding_of(run, asked)
         opening, tag = binding.opening, sum(attempt.tags.values()) % P
-        total = open_sum(binding.agreed, opening, Tally(binding.context, values, tag, set(attempt.updates)))
+        total = open_sum(binding.agreed, opening, binding.context, values, tag, attempt.updates)
         ended_with = lifted(opening.layout, opening.exponents, len(opening.misfits), terms.spec.precision)
         up = terms.method.stage(stage).up
         rounding = rounding_of(up, ended_with, len(run.cohort), terms.spec.precision)

@@ -47,7 +47,7 @@ _NO_SUCH_KEY = ("extra_forbidden", "unexpected_keyword_argument")
 _REMOVED = dict.fromkeys(
     ("dropouts", "threshold", "policy.allow_dropouts", "policy.min_threshold"),
     "there is no such key any more; remove it: a secure run waits for its members",
-)
+) | {"server.threads": "there is no such key any more; remove it: sums are taken with one thread"}
 """Keys of earlier versions, and what to do about them."""
 _OTHERWISE = "it is not written as it must be"
 

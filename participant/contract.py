@@ -11,6 +11,7 @@ import json
 
 from dcfpca.errors import DcfpcaError
 from dcfpca.rpca.refinement.closing_plan import CLOSING
+from dcfpca.run_references import AttemptRef
 from dcfpca.secagg.homomorphic_mac import P as TAG_FIELD
 from dcfpca.secagg.keys import KEM_KEY_BYTES, KEY_BYTES
 from dcfpca.secagg.set_up import SEALED_BYTES as SEALED_GROUP_SHARE_BYTES
@@ -56,7 +57,7 @@ def _rounds_of(stage: str, terms: Terms) -> range:
 
 
 def update_item(
-    contract: Contract, ref: types.RoundRef, update: Update, stage: str, ticket: bytes = b""
+    contract: Contract, ref: AttemptRef, update: Update, stage: str, ticket: bytes = b""
 ) -> tuple[Item, pb.UpdateHeader]:
     """An update of exactly the length that its stage declares, and the header that announces it in that shape."""
     payload, tag, context = update
@@ -73,7 +74,8 @@ def update_item(
     shape = f"{tensor.rows} × {tensor.columns} + {tensor.scalars} {number}"
     kind = "masked update" if masked else "plain update"
     item = Item(kind, shape, len(payload), tensor.sha256, ref.run_id, ref.round, ref.attempt)
-    return item, pb.UpdateHeader(ref=ref, tensor=tensor, ticket=ticket, tag=tag, context=context)
+    place = types.RoundRef(run_id=ref.run_id, round=ref.round, attempt=ref.attempt)
+    return item, pb.UpdateHeader(ref=place, tensor=tensor, ticket=ticket, tag=tag, context=context)
 
 
 def run_key_item(contract: Contract, request: pb.AdvertiseRunKeyRequest) -> Item:

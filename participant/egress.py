@@ -78,7 +78,7 @@ class Egress:
         `update` is its bytes, and the tag and the context of a masked one; stage, ticket and the size of the cohort are
         those of the announcement.
         """
-        item, header = contract.update_item(agreed, ref_to_wire(ref), update, stage, ticket)
+        item, header = contract.update_item(agreed, ref, update, stage, ticket)
         self._record_once(item)
         return await self._link.upload(header, update[0], cohort)
 

@@ -16,7 +16,6 @@ from aggregator.operator_views import export_view, held_view, participant_view, 
 from aggregator.proposal import Proposal, complete_terms
 from aggregator.rpc.answers import Draining, Missing, OutOfTurn, Overloaded, runner_of
 from aggregator.rpc.guard import OpenCalls
-from aggregator.rpc.reconstruction_transfer import read_export
 from aggregator.run import events
 from aggregator.run.attempts import why_not_finished
 from aggregator.run.state import Status
@@ -30,7 +29,7 @@ from dcfpca.spec import parse_spec
 from dcfpca.v1 import admin_pb2 as pb
 from dcfpca.v1 import admin_pb2_grpc
 from dcfpca.v1.types_pb2 import DTYPE_FLOAT64, Chunk, TensorPart
-from dcfpca.wire.tensors import chunks, header_of
+from dcfpca.wire.tensors import encoded_chunks, header_of
 
 Context: TypeAlias = "aio.ServicerContext[Any, Any]"
 
@@ -67,7 +66,7 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
     async def _check_open_runs(self, request_id: str) -> None:
         """Raise Overloaded when too many runs are open, as each holds its consensus in memory; a repeat opens none."""
         open_now = self._registry.open_runs()
-        if open_now >= self._limits.max_open_runs and not await self._registry.is_known(request_id):
+        if open_now >= self._limits.max_open_runs and await self._registry.run_of_request(request_id) is None:
             hint = "abort those that nobody needs, or raise [limits] max_open_runs"
             raise Overloaded(f"{open_now} runs are open, which is the most allowed", hint)
 
@@ -152,7 +151,9 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
         ]
         return pb.ListParticipantsResponse(participants=views)
 
-    async def FetchModel(self, request: pb.FetchModelRequest, context: Context) -> AsyncIterator[TensorPart]:  # noqa: N802
+    async def FetchModel(  # noqa: N802
+        self, request: pb.FetchModelRequest, context: Context
+    ) -> AsyncIterator[TensorPart | bytes]:
         """U and the singular values of a finished run."""
         runner = await self._finished(request.run_id)
         model = runner.terms.method.model(await runner.final.whole())
@@ -161,8 +162,8 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
         layout = Layout(U.shape[0], U.shape[1], len(values))
         await self._record("model_fetched", request.run_id)
         yield TensorPart(header=header_of(payload, layout, DTYPE_FLOAT64))
-        for chunk in chunks(payload):
-            yield TensorPart(chunk=chunk)
+        for part in encoded_chunks(payload):
+            yield part
 
     async def RequestExport(self, request: pb.RequestExportRequest, context: Context) -> pb.ExportView:  # noqa: N802
         """Ask the cohort for their reconstructions."""
@@ -195,8 +196,11 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
             raise Missing(f"{request.participant[:80]!r} is not in the cohort of run {request.run_id}")
         who, artifact = request.participant, request.artifact
         await self._record("reconstruction_fetched", request.run_id, participant=who, artifact=artifact[:40])
-        for chunk in read_export(self._registry.store.store.exports, request.run_id, who, artifact, request.offset):
-            yield chunk
+        chunks = self._registry.store.store.exports.read(request.run_id, who, artifact, request.offset)
+        if chunks is None:
+            raise Missing(f"{who} has not exported {artifact} of run {request.run_id}")
+        for place, data in chunks:
+            yield Chunk(offset=place, data=data)
 
     async def FetchAuditLog(  # noqa: N802
         self, request: pb.FetchAuditLogRequest, context: Context

@@ -127,7 +127,7 @@ async def runner_of(registry: RunRegistry, run_id: str) -> Runner:
     if held := registry.held.get(run_id):
         kind = StoreFailed if CALLER.get().identity.role is Role.PARTICIPANT else OutOfTurn
         raise kind(f"run {run_id} cannot be served: {held.reason}", held.hint)
-    runner = await registry.find(run_id)
+    runner = registry.runners.get(run_id) or await registry.find(run_id)
     if runner is None:
         raise Missing(f"there is no run {run_id[:80]!r}", "`dcfpca run list` shows them")
     return runner

@@ -1,20 +1,21 @@
-"""Reconstructions from public participants, and to the operator."""
+"""Receives the reconstructions of public participants."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
+from typing import Any
 
 from aggregator.config import Limits
-from aggregator.rpc.answers import Missing, receipt
+from aggregator.rpc.answers import receipt
 from aggregator.run import events
 from aggregator.run.attempts import OUTSIDER, Reply
 from aggregator.run_registry import RunRegistry
 from aggregator.runner import Runner
-from aggregator.store.export_files import ExportedFile, ExportFiles
+from aggregator.store.export_files import ExportedFile
 from aggregator.trust import Caller
 from dcfpca.logs import log
 from dcfpca.v1 import rounds_pb2 as pb
-from dcfpca.v1.types_pb2 import Chunk, Receipt
+from dcfpca.v1.types_pb2 import Receipt
 from dcfpca.wire.constants import ARTIFACTS
 from dcfpca.wire.receipt import Fate
 
@@ -30,11 +31,11 @@ class ExportIntake:
         """Store the file or the refusal, and return the receipt."""
         if first.WhichOneof("part") == "refusal":
             return await self._refusal(first.refusal)
-        header = first.header
-        reply = self._reply_to(header)
-        if reply:
+        header, run_id = first.header, self._runner.run.run_id
+        if reply := self._reply_to(header):
             return receipt(reply)
-        await self._write(header, parts)
+        announced = ExportedFile(run_id, self._who.name, header.artifact, header.size, header.sha256)
+        await self._store.store.exports.write(announced, _chunks(parts))
         event = events.FileExported(
             at=self._store.now(),
             participant=self._who.name,
@@ -43,14 +44,8 @@ class ExportIntake:
             size=header.size,
             sha256=header.sha256,
         )
-        return receipt(await self._registry.complete(self._exported(event)))
-
-    async def _exported(self, event: events.FileExported) -> Reply | None:
-        reply = await self._runner.post(event)
-        if reply and reply.fate is Fate.ACCEPTED:
-            detail = {"artifact": event.artifact, "size": event.size, "sha256": event.sha256.hex()}
-            await self._record("reconstruction_exported", **detail)
-        return reply
+        detail: dict[str, Any] = {"artifact": event.artifact, "size": event.size, "sha256": event.sha256.hex()}
+        return receipt(await self._registry.complete(self._recorded(event, "reconstruction_exported", **detail)))
 
     async def _refusal(self, refusal: pb.ExportRefusal) -> Receipt:
         event = events.ExportRefused(
@@ -59,18 +54,15 @@ class ExportIntake:
             export_id=refusal.export_id,
             reason=refusal.reason[:1000] or "no reason given",
         )
-        return receipt(await self._registry.complete(self._refused(event)))
+        return receipt(await self._registry.complete(self._recorded(event, "export_refused", reason=event.reason)))
 
-    async def _refused(self, event: events.ExportRefused) -> Reply | None:
-        reply = await self._runner.post(event)
+    async def _recorded(self, event: events.Event, action: str, **detail: Any) -> Reply | None:
+        """Post the event; if it is accepted, log it and enter it into the audit log."""
+        run_id, reply = self._runner.run.run_id, await self._runner.post(event)
         if reply and reply.fate is Fate.ACCEPTED:
-            log("export_refused", run=self._runner.run.run_id, participant=self._who.name, reason=event.reason)
-            await self._record("export_refused", reason=event.reason)
+            log(action, run=run_id, participant=self._who.name, **detail)
+            await self._store.record(action, actor=self._who.title, run_id=run_id, **detail)
         return reply
-
-    async def _record(self, action: str, **detail: object) -> None:
-        run_id = self._runner.run.run_id
-        await self._store.record(action, actor=self._who.title, run_id=run_id, **detail)
 
     def _reply_to(self, header: pb.ExportHeader) -> Reply | None:
         """The reply before any byte is read; None when the file is wanted."""
@@ -85,21 +77,7 @@ class ExportIntake:
             return Reply(Fate.REJECTED, f"{header.artifact[:40]} is not an artifact, or is larger than allowed")
         return Reply(Fate.DUPLICATE, "already answered") if run.export.is_answered_by(self._who.name) else None
 
-    async def _write(self, header: pb.ExportHeader, parts: AsyncIterator[pb.ExportPart]) -> None:
-        run_id, who = self._runner.run.run_id, self._who.name
-        announced = ExportedFile(run_id, who, header.artifact, header.size, header.sha256)
-        await self._store.store.exports.write(announced, _chunks(parts))
-
 
 async def _chunks(parts: AsyncIterator[pb.ExportPart]) -> AsyncIterator[tuple[int, bytes]]:
     async for part in parts:
         yield part.chunk.offset, part.chunk.data
-
-
-def read_export(files: ExportFiles, run_id: str, participant: str, artifact: str, offset: int) -> Iterator[Chunk]:
-    """The chunks of an exported file from this byte on; raises Missing when there is none."""
-    chunks = files.read(run_id, participant, artifact, offset)
-    if chunks is None:
-        raise Missing(f"{participant} has not exported {artifact} of run {run_id}")
-    for place, data in chunks:
-        yield Chunk(offset=place, data=data)

@@ -39,7 +39,7 @@ from dcfpca.pki import verify
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import rounds_pb2_grpc
 from dcfpca.v1.types_pb2 import Receipt, TensorPart
-from dcfpca.wire.constants import MESSAGE_BYTES, PROTOCOL, TURNS, WHOLE
+from dcfpca.wire.constants import PROTOCOL, TURNS_ABOVE
 from dcfpca.wire.receipt import Fate
 from dcfpca.wire.round_messages import consent_bytes, ref_from_wire
 from dcfpca.wire.tensors import ChunkView, WholeUpdate
@@ -52,9 +52,6 @@ SentKeys: TypeAlias = "WeakKeyDictionary[Runner, frozenset[str]]"
 TRANSFERS = 32
 """The most concurrent uploads, and as many downloads and exports: each holds a chunk of at most 1 MiB in memory, or
 in a small cohort a message of at most 3.9."""
-
-TURNS_ABOVE = 2 * TRANSFERS
-"""In a larger cohort an update's header is sent first, and its bytes when a slot is free."""
 
 MAX_TICKETS = 1000
 """The largest number of runs for which one participant may show a ticket."""
@@ -91,8 +88,8 @@ class RoundServicer(SecureSumMethods, rounds_pb2_grpc.RoundServiceServicer):
             raise AlreadyConnected(f"a participant daemon with the identity {who.name} is connected already", hint)
         (self._directory.asking.add if "asks" in request.capabilities else self._directory.asking.discard)(who.name)
         log("participant_connected", participant=who.name, software=request.software)
-        # An idle stream sends nothing for a long time; the metadata tell the daemon that it was admitted.
-        await context.send_initial_metadata(((TURNS, str(TURNS_ABOVE)), (WHOLE, str(MESSAGE_BYTES))))
+        # An idle stream sends nothing for a long time; empty metadata tell the daemon that it was admitted.
+        await context.send_initial_metadata(())
         try:
             async for assignment in self._stream(who.name, await self._ended(request)):
                 yield assignment

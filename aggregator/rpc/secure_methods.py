@@ -24,7 +24,7 @@ from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1.types_pb2 import Receipt
 from dcfpca.wire.receipt import Fate
 from dcfpca.wire.round_messages import advert_from_wire, misfit_from_wire, ref_from_wire, shares_from_wire
-from dcfpca.wire.tensors import chunks
+from dcfpca.wire.tensors import encoded_chunks
 
 Context: TypeAlias = "aio.ServicerContext[Any, Any]"
 Checked: TypeAlias = events.SecureStep | events.Complained
@@ -100,7 +100,9 @@ class SecureSumMethods:
 
         return await self._registry.complete(kept())
 
-    async def FetchSum(self, request: pb.FetchSumRequest, context: Context) -> AsyncIterator[pb.SumPart]:  # noqa: N802
+    async def FetchSum(  # noqa: N802
+        self, request: pb.FetchSumRequest, context: Context
+    ) -> AsyncIterator[pb.SumPart | bytes]:
         """The opened sum of an earlier round."""
         runner, who = await runner_of(self._registry, request.run_id), CALLER.get().name
         if who not in runner.run.cohort:
@@ -111,9 +113,9 @@ class SecureSumMethods:
             raise Missing(f"the sum of round {round} is no longer kept, or there is none yet")
         async with self._downloads.hold(who):
             yield pb.SumPart(header=pb.SumHeader.FromString(kept.header))
-            for chunk in chunks(kept.values, request.offset):
-                runner.round_sum.traffic.sent += len(chunk.data)
-                yield pb.SumPart(chunk=chunk)
+            for part in encoded_chunks(kept.values, request.offset):
+                runner.round_sum.traffic.sent += len(part)
+                yield part
 
     async def _step(
         self, runner: Runner, request: Message, event: events.SecureStep, check: Callable[[], None]

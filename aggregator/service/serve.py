@@ -14,7 +14,6 @@ from functools import partial
 from typing import TypeVar
 
 from cryptography.hazmat.primitives.serialization import Encoding
-from threadpoolctl import threadpool_limits
 
 from aggregator.config import Config, StoreSection
 from aggregator.dashboard.http_routes import Dashboard
@@ -55,7 +54,6 @@ def run_service(config: Config) -> None:
     """Serve until told to stop (SIGTERM or Ctrl-C)."""
     keep_freed_memory(WORKSPACE_BYTES)
     collect_garbage_rarely()
-    threadpool_limits(limits=config.server.threads)
     asyncio.run(_serve(config))
 
 

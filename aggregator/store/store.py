@@ -34,16 +34,13 @@ from aggregator.store.database import (
 from aggregator.store.database_port import Database
 from aggregator.store.examination import check_vital_tables, damage_in_runs
 from aggregator.store.export_files import ExportFiles
-from aggregator.store.run_rows import HeldRun, StoredRun, StoredSum
+from aggregator.store.run_rows import StoredSum
 from aggregator.store.update_files import UpdateFiles, UpdateKey
 from dcfpca.atomic_files import atomic_write, free_bytes
 from dcfpca.errors import UnusableState
 from dcfpca.rpca.method import Consensus
 from dcfpca.run_references import AttemptRef
 from dcfpca.wire.tensors import Buffer
-
-__all__ = ["Commit", "HeldRun", "Store", "StoredRun"]
-
 
 MOST_SHARES = 1 << 14
 """Sealed shares that the stored state of a run may hold; more stay in the journal, where each member's came from."""
@@ -96,10 +93,6 @@ class Store:
         with self.connection.transaction():
             run_rows.insert_run(self.connection, run, spec_bytes, request_id, consensus)
 
-    def run_of_request(self, request_id: str) -> str | None:
-        """The run that an earlier proposal with this id created."""
-        return run_rows.run_of_request(self.connection, request_id)
-
     def commit(self, commit: Commit) -> None:
         """Make a batch of events durable with everything they lead to. After a new consensus `tidy` is to be called.
 
@@ -136,31 +129,6 @@ class Store:
         self.updates.sweep(run_id)
         self.connection.fold_long_log()
         self._is_untidy = False
-
-    def load_runs(self) -> list[StoredRun]:
-        """Every run that can be served, oldest first, with its journal replayed."""
-        return [one for one in self.read_runs() if isinstance(one, StoredRun)]
-
-    def read_runs(self) -> list[StoredRun | HeldRun]:
-        """Every run, oldest first; for one that is damaged or in an unknown format, why it cannot be served."""
-        found = [self.read_run(run_id) for run_id in run_rows.run_ids(self.connection)]
-        return sorted(found, key=lambda one: one.run.created_at if isinstance(one, StoredRun) else one.created_at)
-
-    def run_ids(self) -> list[str]:
-        """Every run, oldest first."""
-        return run_rows.run_ids(self.connection)
-
-    def read_run(self, run_id: str) -> StoredRun | HeldRun:
-        """One run, or why it cannot be served."""
-        return run_rows.read_run(self.connection, run_id)
-
-    def read_consensus(self, run_id: str) -> Consensus:
-        """The consensus of a run; raises UnusableState when it is damaged."""
-        return run_rows.read_consensus(self.connection, run_id)
-
-    def round_views(self, run_id: str, after: int = -1) -> list[bytes]:
-        """Finished rounds after this one, oldest first; raises UnusableState when one is damaged."""
-        return run_rows.round_views(self.connection, run_id, after)
 
     def delete_run(self, run_id: str) -> None:
         """Delete a run with its rounds, updates and exports; the audit log keeps its entries."""

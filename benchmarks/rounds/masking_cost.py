@@ -12,7 +12,7 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
 
-from dcfpca.secagg import Opening, Roster, RunTerms, SecureSite, SigningIdentity, close_roster, shares_for
+from dcfpca.secagg import Opening, Roster, RunTerms, SecureSite, SigningIdentity, shares_for
 from dcfpca.secagg.fixed_point import Block, BlockLayout
 from dcfpca.secagg.messages import NO_SUM, consensus_digest
 from dcfpca.secagg.site import ENTROPY_BYTES
@@ -70,7 +70,7 @@ def _set_up(
     """The first site, ready, and the CPU of its part."""
     first = sides[terms.cohort[0]]
     adverts = {name: side.advert() for name, side in sides.items()}
-    roster: Roster = close_roster(terms, adverts, lambda _, who: keys[who].public_key())
+    roster: Roster = Roster(tuple(adverts[name] for name in sorted(adverts)))
     others = [share for name, side in sides.items() if side is not first for share in side.share(roster)]
     relayed = shares_for(first.name, others)
     began = time.process_time()

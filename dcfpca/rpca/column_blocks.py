@@ -1,5 +1,5 @@
-"""A site's matrix as column blocks: array-backed columns, block ranges, splitting over sites; and the check of its
-entries where data comes in, which the methods trust afterwards."""
+"""A site's matrix as column blocks: array-backed columns, block ranges, splitting over sites; blocks as compiled loops
+read them; and the check of entries where data comes in, which the methods trust afterwards."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
 from dcfpca.errors import BadInput
@@ -174,3 +175,30 @@ def _refuse_infinity(block: FloatArray, start: int) -> None:
             f"{np.count_nonzero(infinite)} entry(ies) are infinite, the first in row {row}, column {start + column}.",
             "Use NaN (or leave the cell empty) for a value that was not observed.",
         )
+
+
+def readable_by_loops(M: FloatArray) -> FloatArray:
+    """M as the loops read it, copied where its strides forbid it; may have more columns, which must not be read."""
+    there = row_strided_view(M)
+    return read_only(np.ascontiguousarray(M)) if there is None else there
+
+
+def row_strided_view(M: FloatArray) -> FloatArray | None:
+    """M, read-only, as the first columns of a C-contiguous matrix, for which the loops are compiled; None where strides
+    forbid it.
+
+    Entries beyond M's columns are other memory, after the last row perhaps unmapped: they must not be read.
+    """
+    if M.flags.c_contiguous and M.dtype == np.float64:
+        return read_only(M)
+    between, size = M.strides[0], M.itemsize
+    if M.dtype != np.float64 or M.strides[1] != size or between % size or between < M.shape[1] * size:
+        return None
+    return as_strided(M, (M.shape[0], between // size), writeable=False)
+
+
+def read_only(M: FloatArray) -> FloatArray:
+    """A view that may not be written to: data comes to the loops as such, so that they are compiled for one kind."""
+    view = M.view()
+    view.flags.writeable = False
+    return view

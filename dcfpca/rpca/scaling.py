@@ -197,12 +197,12 @@ class InUnits(StageAround):
     def prepare(self, view: View, announced: Consensus) -> Consensus:
         """Apply the units of this broadcast to the site's columns."""
         assert view.scaled is not None  # a method with such stages is `scaled`
-        _, view.scaled.centre, view.scaled.scale = split_broadcast(announced.broadcast, self._rows)
-        return super().prepare(view, announced)
+        inner, view.scaled.centre, view.scaled.scale = split_broadcast(announced.broadcast, self._rows)
+        return self.inner.prepare(view, replace(announced, broadcast=inner))
 
     def advance(self, consensus: Consensus, total: Total) -> Consensus:
         """What the inner stage has follow, in the same units."""
-        after = super().advance(consensus, total)
+        after = self.inner.advance(self.inside(consensus), total)
         scalars = np.concatenate([after.broadcast.scalars, consensus.broadcast.scalars[-2 * self._rows :]])
         return replace(after, broadcast=TensorMessage(after.broadcast.tensor, scalars))
 
@@ -215,7 +215,7 @@ class InUnits(StageAround):
             units, earlier = (one.broadcast.scalars[-2 * self._rows :] for one in (announced, before))
             if not np.array_equal(units, earlier):
                 return "the features' centres or scales are not those of the round before"
-        return super().plausible(announced, before, precision)
+        return self.inner.plausible(self.inside(announced), before and self.inside(before), precision)
 
     def difference(self, expected: Consensus, announced: TensorMessage) -> float:
         """Each feature's centre and scale in its own size, and what the inner stage compares."""

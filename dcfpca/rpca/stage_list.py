@@ -208,7 +208,8 @@ class StagedSite:
 
     def answer(self, announced: Consensus) -> TensorMessage:
         """The update of this round as it leaves the site."""
-        stage, asked = self.method.stage(announced.stage), self.prepare(announced)
+        stage = self.method.stage(announced.stage)
+        asked = stage.prepare(self.view, announced)
         return self.method.leaving(stage.answer(self, asked), asked, self.view.own.shape[1])
 
     def snapshot(self) -> dict[str, NDArray[np.generic]]:

@@ -6,26 +6,23 @@ Set-up, once a run, is two relays; a round is one message each way. `terms` is t
     participant                                             aggregator
     side = SecureSite.begin(terms, identity, entropy)
     side.advert()                                      →    accept_advert(terms, known, advert, verify)
-                                                       ←    roster = close_roster(terms, known, verify)
+                                                       ←    Roster, once everybody has advertised
     side.share(roster)                                 →    accept_shares(roster_digest, cohort, sender, key, shares)
                                                        ←    shares_for(receiver, all_shares)
     side.complete(roster, shares)
-                                                       ←    Opening;  tally = begin_tally(terms, roster, opening)
+                                                       ←    Opening
     side.admit(opening) is Numbers.NEW: compute the update and save it
-    side.answer(opening, update): Masked               →    tally.add(masked)
+    side.answer(opening, update): Masked               →    added modulo 2⁶⁴
                                   Misfit               →    the same opening with one more lift
-                                                            open_sum(terms, opening, tally)
+                                                            open_sum(terms, opening, context, values, tag, members)
 
 The participant saves `side.record` before it sends any answer: a side restored from it says the same bytes again.
 """
 
 from dcfpca.secagg.aggregator import (
     OpenedSum,
-    Tally,
     accept_advert,
     accept_shares,
-    begin_tally,
-    close_roster,
     open_sum,
     shares_for,
 )
@@ -43,7 +40,6 @@ from dcfpca.secagg.messages import (
     RunTerms,
     SealedShare,
     check_complaint,
-    check_evidence,
     complain,
     evidence_statement,
 )
@@ -69,13 +65,9 @@ __all__ = [
     "SealedShare",
     "SecureSite",
     "SigningIdentity",
-    "Tally",
     "accept_advert",
     "accept_shares",
-    "begin_tally",
     "check_complaint",
-    "check_evidence",
-    "close_roster",
     "column_exposure",
     "complain",
     "dtype_of",

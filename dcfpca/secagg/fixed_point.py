@@ -7,7 +7,7 @@ tensor no precision.
 The exponents follow a public rule, so that no site states a bound of its own update. The first ones come with the
 layout. Later ones follow from the last sum, with headroom for updates that cancelled in it. A site whose update does
 not fit says so, one signed bit; each such misfit lifts the exponents of all blocks but bounded ones, and a run has room
-for MOST_LIFTS of them. Headroom and all lifts together leave `resolution_bits` of a sum, so that no member can silence
+for MOST_LIFTS of them. Headroom and all lifts together leave enough bits of a sum that no member can silence
 the others by misfits; a block that was lifted and sums to nothing at all is refused.
 """
 
@@ -173,11 +173,6 @@ def to_ring(integers: Integers, precision: int) -> RingArray:
 def from_ring(total: RingArray, precision: int) -> Integers:
     """The signed integers of a total that did not wrap."""
     return total.view("<i8" if precision == 64 else "<i4").astype(np.int64)
-
-
-def resolution_bits(members: int, precision: int) -> int:
-    """The fewest bits that are left of a sum's largest number, whatever misfits were reported."""
-    return ROOM[precision] - members.bit_length() - HEADROOM[precision] - MOST_LIFTS * LIFT[precision]
 
 
 def rounds_to_nothing(total: Integers, layout: BlockLayout) -> bool:

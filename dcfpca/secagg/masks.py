@@ -64,11 +64,6 @@ def mask_values(values: RingArray, key: bytes, name: str, peer: str) -> None:
         combine(part, stream, out=part)
 
 
-def expand(key: bytes, size: int) -> bytes:
-    """The first `size` bytes of the key's stream."""
-    return Cipher(algorithms.AES256(key), modes.CTR(bytes(16))).encryptor().update(bytes(size))
-
-
 def stream_blocks(key: bytes, length: int, dtype: np.dtype[Any]) -> Iterator[tuple[int, NDArray[Any]]]:
     """The first `length` numbers of the key's stream, block by block, each with the place of its first number.
 

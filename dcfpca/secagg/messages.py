@@ -203,13 +203,6 @@ def evidence_statement(terms: RunTerms, author: str, evidence: Evidence) -> byte
     return canonical("evidence", terms.binding, author, evidence.round, *digests)
 
 
-def check_evidence(terms: RunTerms, author: str, evidence: Evidence, seal: tuple[bytes, bytes], verify: Verify) -> None:
-    """Raise unless this member signed the evidence; `seal` is its certificate and signature."""
-    certificate, signature = seal
-    if not signed(verify(certificate, author), signature, evidence_statement(terms, author, evidence)):
-        raise SwappedKey(f"{author} did not sign this evidence")
-
-
 def complain(terms: RunTerms, identity: SigningIdentity, error: SecureSumRefusal) -> Complaint:
     """The complaint that a refusal gives rise to."""
     unsigned = Complaint(

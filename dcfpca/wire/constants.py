@@ -1,4 +1,4 @@
-"""The protocol version, message sizes, metadata keys and file names that both sides of the wire share."""
+"""The protocol version, message and cohort sizes, metadata keys and file names that both sides of the wire share."""
 
 from __future__ import annotations
 
@@ -17,11 +17,8 @@ AT_ONCE_BYTES = 64 << 20
 SMALL_SUM = 1 << 18
 """A round's sum of up to this size is sent to every member together with the next consensus."""
 
-WHOLE = "dcfpca-whole"
-"""Key in a stream's initial metadata: the most bytes an update may have to be sent in one message."""
-
-TURNS = "dcfpca-turns"
-"""Key in a stream's initial metadata: the largest cohort in which updates are sent without waiting for a slot."""
+TURNS_ABOVE = 64
+"""In a larger cohort an update's header is sent first, and its bytes when the aggregator has a slot for them."""
 
 STANDBY = "dcfpca-standby"
 """Key in the trailing metadata of a health check that a standby answers: who serves meanwhile."""

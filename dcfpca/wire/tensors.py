@@ -77,24 +77,12 @@ class TensorFacts(Protocol):
         """The digest of its bytes."""
 
 
-class ReceivedChunk(Protocol):
-    """A chunk as it came: a message of protobuf, or a view of its bytes."""
-
-    @property
-    def offset(self) -> int:
-        """Where in the whole it starts."""
-
-    @property
-    def data(self) -> Buffer:
-        """Its bytes."""
-
-
 _WHOLE_HEADER, _WHOLE_DATA = (
     bytes([number << 3 | 2])
     for number in (rounds.WholeUpdate.HEADER_FIELD_NUMBER, rounds.WholeUpdate.DATA_FIELD_NUMBER)
 )
 """The tags of the fields of a whole update."""
-# The chunk has the same number in a part of a tensor and of an update.
+# The chunk has the same number in a part of a tensor, of an update and of a sum.
 _CHUNK = bytes([pb.TensorPart.CHUNK_FIELD_NUMBER << 3 | 2])
 _OFFSET, _DATA = bytes([pb.Chunk.OFFSET_FIELD_NUMBER << 3]), bytes([pb.Chunk.DATA_FIELD_NUMBER << 3 | 2])
 
@@ -138,13 +126,6 @@ def check_header(header: TensorFacts, layout: Layout, dtype: pb.Dtype) -> int:
     if len(header.sha256) != hashlib.sha256().digest_size:
         raise BadMessage("the tensor's digest is not a SHA-256")
     return layout.size * _NUMPY[dtype].itemsize
-
-
-def chunks(payload: Buffer, offset: int = 0) -> Iterator[pb.Chunk]:
-    """The bytes from `offset` on, in messages of at most 1 MiB."""
-    view = memoryview(payload)
-    for start in range(offset, len(view), CHUNK_BYTES):
-        yield pb.Chunk(offset=start, data=bytes(view[start : start + CHUNK_BYTES]))
 
 
 def whole_update(header: rounds.UpdateHeader, payload: Buffer) -> bytes:
@@ -197,7 +178,7 @@ class ChunkView(NamedTuple):
 
 
 def encoded_chunks(payload: Buffer, offset: int = 0) -> Iterator[bytes]:
-    """The bytes from `offset` on as parts of a tensor or of an update, each with a chunk of at most 1 MiB."""
+    """The bytes from `offset` on as parts of a tensor, an update or a sum, each with a chunk of at most 1 MiB."""
     view = memoryview(payload)
     for start in range(offset, len(view), CHUNK_BYTES):
         data = view[start : start + CHUNK_BYTES]
@@ -241,7 +222,7 @@ class Assembly:
         """Bytes taken so far."""
         return len(self._data)
 
-    def add(self, chunk: ReceivedChunk) -> None:
+    def add(self, chunk: pb.Chunk | ChunkView) -> None:
         """Take the next chunk."""
         if chunk.offset != len(self._data):
             raise BadMessage(f"a chunk at byte {chunk.offset} came where byte {len(self._data)} was due")

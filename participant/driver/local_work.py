@@ -117,7 +117,7 @@ class LocalWork:
                     lambda: self._compute(agreed, site, consensus, asked, sites, opening)
                 )
                 if not still_wanted():
-                    self._services.store.forget_files(self._run_id)
+                    self._services.store.steps.forget(self._run_id)
         except WorkCancelled:
             self.forget()
             raise

@@ -99,7 +99,7 @@ class RunDriver:
                 self._services.store.fail(error)
                 raise
         self._perform(reaction.actions)
-        if not self._tasks:
+        if session.finished and not self._tasks:
             self._idle()
 
     def _idle(self) -> None:

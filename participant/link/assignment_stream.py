@@ -9,10 +9,10 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
-from pathlib import Path
 
 import grpc
 
+from dcfpca.atomic_files import file_version
 from dcfpca.errors import BadIdentity, DcfpcaError, Refused, Unreachable
 from dcfpca.identity import Role
 from dcfpca.logs import log
@@ -97,10 +97,11 @@ class Connection:
 
     async def watch_credentials(self, current: Credentials, renewed: Callable[[Credentials], None]) -> None:
         """Load certificate, key and CA bundle whenever the files change; unusable ones are logged and not used."""
-        seen = _file_versions(self._files)
+        paths = (self._files.ca, self._files.cert, self._files.key)
+        seen = [file_version(path) for path in paths]
         while True:
             await asyncio.sleep(WATCH_SECONDS)
-            if (now := _file_versions(self._files)) == seen:
+            if (now := [file_version(path) for path in paths]) == seen:
                 continue
             seen = now
             with contextlib.suppress(OSError):
@@ -154,18 +155,6 @@ class Connection:
             error = failure.error
             log(failure.kind, level="warning", reason=str(error), hint=error.hint or None, now=failure.recovery.value)
         self._failures[self._link.address] = failure.kind
-
-
-def _file_versions(files: TlsFiles) -> tuple[tuple[int, int], ...]:
-    return tuple(_file_version(path) for path in (files.ca, files.cert, files.key))
-
-
-def _file_version(path: Path) -> tuple[int, int]:
-    try:
-        status = path.stat()
-    except OSError:
-        return (0, 0)
-    return (status.st_mtime_ns, status.st_ino)
 
 
 class Recovery(Enum):

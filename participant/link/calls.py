@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
@@ -19,7 +18,7 @@ from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import rounds_pb2_grpc as stubs
 from dcfpca.v1 import types_pb2 as types
 from dcfpca.wire.addresses import Address
-from dcfpca.wire.constants import CHUNK_BYTES, MESSAGE_BYTES, TURNS, WHOLE
+from dcfpca.wire.constants import CHUNK_BYTES, TURNS_ABOVE
 from dcfpca.wire.tensors import (
     Assembly,
     Buffer,
@@ -126,7 +125,6 @@ class Link:
         self._stub: Any = stubs.RoundServiceStub(self._channel)
         self._subscription: Any = None
         self._probes: dict[Address, grpc.aio.Channel] = {}
-        self._turns_above, self._whole_bytes = math.inf, 0
         self.flooded = False
         """Whether the channel was replaced last because of a message that was too large."""
 
@@ -213,7 +211,7 @@ class Link:
         channel = self._channel
         try:
             await call.wait_for_connection()
-            self._turns_above, self._whole_bytes = upload_limits_of(await call.initial_metadata())
+            await call.initial_metadata()
             connected()
             async for assignment in call:
                 yield assignment
@@ -222,19 +220,13 @@ class Link:
                 raise
             raise StreamReplaced from None
         finally:
-            # Who answers next may be an older aggregator, which knows neither turns nor updates in one message.
-            self._turns_above, self._whole_bytes = math.inf, 0
             call.cancel()
 
     async def send(self, request: Request) -> types.Receipt:
         """Make the call that carries this message."""
         method = METHODS[type(request)]
 
-        async def once(_: bool) -> types.Receipt:
-            receipt: types.Receipt = await getattr(self._stub, method)(request, timeout=CALL_SECONDS)
-            return receipt
-
-        return await self._retried(once)
+        return await self._retried(lambda _: getattr(self._stub, method)(request, timeout=CALL_SECONDS))
 
     async def upload(self, header: pb.UpdateHeader, payload: Buffer, cohort: int) -> types.Receipt:
         """Send an update; after a broken connection, only the bytes that have not arrived.
@@ -243,14 +235,12 @@ class Link:
         cohort an update that fits is sent as one message; if the call breaks and it is large, in pieces from then on.
         """
 
-        async def once(first: bool) -> types.Receipt:
-            size, waits = len(payload), cohort > self._turns_above
-            whole = size <= self._whole_bytes and not waits and fits_one_message(size, cohort)
-            if whole and (first or size <= CHUNK_BYTES):
+        async def once(first: bool) -> Any:
+            size, waits = len(payload), cohort > TURNS_ABOVE
+            if not waits and fits_one_message(size, cohort) and (first or size <= CHUNK_BYTES):
                 send: Any = self._channel.unary_unary(_SUBMIT_WHOLE, None, types.Receipt.FromString)
                 timeout = CALL_SECONDS if size <= CHUNK_BYTES else STREAM_SECONDS
-                taken: types.Receipt = await send(whole_update(header, payload), timeout=timeout)
-                return taken
+                return await send(whole_update(header, payload), timeout=timeout)
             offset = 0 if first else (await self._stub.ResumeUpload(header, timeout=CALL_SECONDS)).offset
 
             async def parts() -> AsyncIterator[bytes]:
@@ -263,8 +253,7 @@ class Link:
 
             submit: Any = self._channel.stream_unary(_SUBMIT_UPDATE, None, types.Receipt.FromString)
             call: Any = submit(parts(), timeout=STREAM_SECONDS)
-            receipt: types.Receipt = await call
-            return receipt
+            return await call
 
         return await self._retried(once)
 
@@ -279,33 +268,18 @@ class Link:
                     yield pb.ExportPart(chunk=types.Chunk(offset=offset, data=data))
                     offset += len(data)
 
-        async def once(_: bool) -> types.Receipt:
-            receipt: types.Receipt = await self._stub.ExportReconstruction(parts(), timeout=STREAM_SECONDS)
-            return receipt
-
-        return await self._retried(once)
+        return await self._retried(lambda _: self._stub.ExportReconstruction(parts(), timeout=STREAM_SECONDS))
 
     async def refuse_export(self, refusal: pb.ExportRefusal) -> types.Receipt:
         """Send the reason why the reconstruction is not exported."""
-
-        async def parts() -> AsyncIterator[pb.ExportPart]:
-            yield pb.ExportPart(refusal=refusal)
-
-        async def once(_: bool) -> types.Receipt:
-            receipt: types.Receipt = await self._stub.ExportReconstruction(parts(), timeout=CALL_SECONDS)
-            return receipt
-
-        return await self._retried(once)
+        parts = [pb.ExportPart(refusal=refusal)]
+        return await self._retried(lambda _: self._stub.ExportReconstruction(iter(parts), timeout=CALL_SECONDS))
 
     async def revocation_list(self) -> bytes:
         """The consortium's revocation list (PEM) as the aggregator has it; not yet verified."""
-
-        async def once(_: bool) -> bytes:
-            answer: Any = await self._stub.FetchRevocationList(pb.FetchRevocationListRequest(), timeout=CALL_SECONDS)
-            pem: bytes = answer.pem
-            return pem
-
-        return await self._retried(once)
+        asked = pb.FetchRevocationListRequest()
+        answer = await self._retried(lambda _: self._stub.FetchRevocationList(asked, timeout=CALL_SECONDS))
+        return bytes(answer.pem)
 
     async def fetch(self, run_id: str, round: int, expected: TensorFacts, *, final: bool = False) -> DigestedBytes:
         """The complete bytes of an announced consensus, checked against its digest; resumes broken downloads."""
@@ -383,17 +357,3 @@ def is_too_large(error: grpc.aio.AioRpcError) -> bool:
 
 def _facts(header: TensorFacts) -> tuple[object, ...]:
     return header.dtype, header.rows, header.columns, header.scalars, header.sha256
-
-
-def upload_limits_of(metadata: Any) -> tuple[float, int]:
-    """The largest cohort in which updates are sent without waiting, and the most bytes of an update in one message.
-
-    They come from Subscribe's initial metadata; an older aggregator states neither.
-    """
-    said = dict(metadata or ())
-    turns, whole = _number(said.get(TURNS)), _number(said.get(WHOLE))
-    return math.inf if turns is None else turns, min(whole or 0, MESSAGE_BYTES)
-
-
-def _number(said: Any) -> int | None:
-    return int(said) if isinstance(said, str) and said.isascii() and said.isdecimal() else None

@@ -36,13 +36,9 @@ from participant.state.ledger import NO_PRIVACY, PRIVACY_CHARGE, RESULT, Item, L
 from participant.state.privacy_budget import PrivacyBudget, PrivacyRecord, Unit
 from participant.state.step_files import StepFiles
 
-_SELECT_RUNS = (
+_SELECT = (
     "SELECT run_id, spec, digest, status, reasons, private, approved, proposed_ms, outcome, cohort"
-    " FROM runs ORDER BY proposed_ms, run_id"
-)
-_SELECT_RUN = (
-    "SELECT run_id, spec, digest, status, reasons, private, approved, proposed_ms, outcome, cohort"
-    " FROM runs WHERE run_id = ?"
+    " FROM runs WHERE ? IN ('', run_id) ORDER BY proposed_ms, run_id"
 )
 
 DAY_MS = 86_400_000
@@ -129,11 +125,11 @@ class Store:
 
     def runs(self) -> list[RunRow]:
         """All runs, oldest first."""
-        return [_run_row(row) for row in self._database.execute(_SELECT_RUNS)]
+        return [_run_row(row) for row in self._database.execute(_SELECT, ("",))]
 
     def run(self, run_id: str) -> RunRow | None:
         """One run; None when it was never proposed to this site."""
-        row = self._database.execute(_SELECT_RUN, (run_id,)).fetchone()
+        row = self._database.execute(_SELECT, (run_id,)).fetchone()
         return _run_row(row) if row else None
 
     def save_waiting(self, run_id: str, spec: bytes, digest: bytes, private: bool, at_ms: int, why: str = "") -> None:
@@ -330,7 +326,7 @@ class Store:
             change = "UPDATE runs SET status = ?, outcome = ? WHERE run_id = ? AND status != 'refused'"
             database.execute(change, (status, outcome, run_id))
         self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        self.forget_files(run_id)
+        self.steps.forget(run_id)
         forget_record(noise_file(self.directory, run_id))
         if (record := self._keys.pop(run_id, None)) is not None:
             record.sync()
@@ -343,10 +339,6 @@ class Store:
             record.sync()
         with closing(sqlite3.connect(self.directory / DATABASE, timeout=10)) as database:
             database.execute("PRAGMA wal_checkpoint(PASSIVE)")
-
-    def forget_files(self, run_id: str) -> None:
-        """Remove the array files of a run."""
-        self.steps.forget(run_id)
 
     def remove_leftovers(self) -> None:
         """Remove the files of runs that are over, where a kill or a power cut came before; for the daemon's start."""

@@ -20,6 +20,7 @@ from dcfpca.errors import DcfpcaError
 from dcfpca.rpca.method import FloatArray
 from dcfpca.rpca.synthetic import Recipe, generate
 from dcfpca.spec import parse_spec
+from tests.support.runs.stored_runs import load_runs
 from tests.support.services.federation import Federation, relative, running_federation
 from tests.support.services.processes import PATIENCE
 
@@ -67,7 +68,7 @@ def phase_in_store(federation: Federation) -> str:
     """Where the killed aggregator was, by its own store."""
     store = Store(federation.root / "store.db")
     try:
-        return store.load_runs()[-1].run.phase
+        return load_runs(store)[-1].run.phase
     finally:
         store.close()
 

@@ -18,10 +18,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dcfpca.rpca.kernels.compiled_loops import active_loops, read_only
+from dcfpca.rpca.column_blocks import read_only
+from dcfpca.rpca.kernels.compiled_loops import active_loops
+from dcfpca.rpca.kernels.numpy_loops import HISTOGRAM_LOWEST
 from dcfpca.rpca.kernels.step_parameters import ROWS, Coefficients, Momentum, ScratchBuffers, StepPlan
-from dcfpca.rpca.kernels.step_sums import StepSums, count_residuals
 from dcfpca.rpca.method import FloatArray, WorkArray
+
+SUM_ROWS = 256  # of a product that needs a place of its own: it stays in cache
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,6 +45,49 @@ class FactoredData:
         product = product[: self.left.shape[0]]
         product += self.left @ (self.shrunk.T @ right)
         return product
+
+
+@dataclass(slots=True, eq=False)
+class StepSums:
+    """The sums over a site's blocks."""
+
+    tensor: FloatArray  # Σ Y V̂, m × p
+    histogram: FloatArray
+    influence: float = 0.0  # Σ ψ(R)² over the sampled entries, in units of noise²
+    kept: float = 0.0  # sampled entries with |ψ(R)| ≥ |R|/2
+    sampled: float = 0.0  # sampled entries, observed or not
+    empty: bool = True  # no product was added yet
+
+    def add_product(self, Y: WorkArray | FactoredData, right: WorkArray) -> None:
+        """Add Y · right of a block, a few rows at a time where that needs a place of its own."""
+        if not isinstance(Y, np.ndarray):
+            self.tensor += Y.times(right)
+        elif self.empty and right.dtype == self.tensor.dtype:
+            np.matmul(Y, right, out=self.tensor)
+        else:
+            for first in range(0, self.tensor.shape[0], SUM_ROWS):
+                rows = slice(first, first + SUM_ROWS)
+                self.tensor[rows] = Y[rows] @ right if self.empty else self.tensor[rows] + Y[rows] @ right
+        self.empty = False
+
+    def close(self, momentum: Momentum | None) -> None:
+        """After the last block: take β L_before out of the update, a few rows at a time."""
+        if momentum is None:
+            return
+        before = momentum.factor * momentum.before_sum
+        for first in range(0, self.tensor.shape[0], SUM_ROWS):
+            rows = slice(first, first + SUM_ROWS)
+            self.tensor[rows] -= momentum.U_before[rows].astype(before.dtype, copy=False) @ before
+
+
+def count_residuals(M: WorkArray, L: WorkArray, plan: StepPlan, sums: StepSums) -> None:
+    """Add the sampled rows' residuals M − L to the histogram, to Σ ψ² and to the count of those that ψ mostly keeps."""
+    squared, kept = active_loops().count(
+        M, L, plan.sample, plan.threshold, plan.a, plan.noise, HISTOGRAM_LOWEST, sums.histogram
+    )
+    sums.influence += squared
+    sums.kept += kept
+    sums.sampled += float(plan.sample.size * L.shape[1])
 
 
 def block_step(

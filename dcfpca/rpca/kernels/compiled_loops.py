@@ -9,10 +9,9 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
-from dcfpca.rpca.column_blocks import LINE
+from dcfpca.rpca.column_blocks import LINE, read_only
 from dcfpca.rpca.kernels import elementwise_loops, numpy_loops
 from dcfpca.rpca.kernels.numpy_loops import Directions
 from dcfpca.rpca.method import FloatArray, WorkArray
@@ -123,30 +122,3 @@ def compiled_here() -> int:
     """How many versions of loops this process has compiled, because numba's cache did not have them."""
     stats = [getattr(getattr(compiled_loops(), field.name, None), "stats", None) for field in fields(Loops)]
     return sum(sum(one.cache_misses.values()) for one in stats if one is not None)
-
-
-def readable_by_loops(M: FloatArray) -> FloatArray:
-    """M as the loops read it, copied where its strides forbid it; may have more columns, which must not be read."""
-    there = row_strided_view(M)
-    return read_only(np.ascontiguousarray(M)) if there is None else there
-
-
-def row_strided_view(M: FloatArray) -> FloatArray | None:
-    """M, read-only, as the first columns of a C-contiguous matrix, for which the loops are compiled; None where strides
-    forbid it.
-
-    Entries beyond M's columns are other memory, after the last row perhaps unmapped: they must not be read.
-    """
-    if M.flags.c_contiguous and M.dtype == np.float64:
-        return read_only(M)
-    between, size = M.strides[0], M.itemsize
-    if M.dtype != np.float64 or M.strides[1] != size or between % size or between < M.shape[1] * size:
-        return None
-    return as_strided(M, (M.shape[0], between // size), writeable=False)
-
-
-def read_only(M: FloatArray) -> FloatArray:
-    """A view that may not be written to: data comes to the loops as such, so that they are compiled for one kind."""
-    view = M.view()
-    view.flags.writeable = False
-    return view

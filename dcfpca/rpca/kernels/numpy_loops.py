@@ -8,6 +8,9 @@ from numpy.typing import NDArray
 from dcfpca.rpca.method import FloatArray, WorkArray
 from dcfpca.rpca.thresholds import firm, influence
 
+# Residual sizes are counted in powers of two around the last known noise, from 2⁻¹⁴ to 2⁵ times it.
+HISTOGRAM_LOWEST = -14
+HISTOGRAM_BINS = 20
 EXPONENT_SHIFT, EXPONENT_LAST, EXPONENT_BIAS = 52, 2047, 1022  # of a double without its sign
 # As many zeros as directions: loops are compiled for the length of a tuple, so that sums over directions are unrolled.
 Directions = tuple[int, ...]
@@ -97,3 +100,18 @@ def _influences(M: WorkArray, L: WorkArray, threshold: float, a: float, relaxati
     influences *= relaxation
     np.nan_to_num(influences, copy=False, nan=0.0)
     return influences
+
+
+def histogram_quantile(share: float, counts: FloatArray, unit: float, lowest: int, step: int = 1) -> float:
+    """The size below which this share of what `exponent_histogram` counted lies, sizes evenly spread within a bin.
+
+    0 for no counts.
+    """
+    cumulative = np.cumsum(counts)
+    wanted = share * cumulative[-1]
+    if wanted <= 0.0:
+        return 0.0
+    place = int(np.searchsorted(cumulative, wanted))
+    part = (wanted - cumulative[place] + counts[place]) / counts[place]
+    low = unit * 2.0 ** (lowest - 1 + place * step)
+    return float(low * (1.0 + part * (2.0**step - 1.0)))

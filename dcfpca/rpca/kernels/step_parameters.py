@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dcfpca.rpca.column_blocks import LINE
-from dcfpca.rpca.kernels.compiled_loops import AWAITED_WIDTHS, THIN_WIDTH, read_only, row_strided_view
+from dcfpca.rpca.column_blocks import LINE, read_only, row_strided_view
+from dcfpca.rpca.kernels.compiled_loops import AWAITED_WIDTHS, THIN_WIDTH
 from dcfpca.rpca.method import FloatArray, WorkArray
 
 THIN_COLUMNS = 32  # of a block for thin passes; blocks of a tall matrix have few

@@ -17,8 +17,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from dcfpca.rpca.column_blocks import blocks
-from dcfpca.rpca.kernels.compiled_loops import STRICT, compiler, read_only, readable_by_loops
+from dcfpca.rpca.column_blocks import blocks, read_only, readable_by_loops
+from dcfpca.rpca.kernels.compiled_loops import STRICT, compiler
 from dcfpca.rpca.method import Columns, FloatArray
 
 Keys = NDArray[np.uint64]

@@ -8,7 +8,7 @@ import numpy as np
 
 from dcfpca.errors import BadMessage
 from dcfpca.rpca.initial_basis import WARM
-from dcfpca.rpca.kernels.step_sums import HISTOGRAM_BINS
+from dcfpca.rpca.kernels.numpy_loops import HISTOGRAM_BINS
 from dcfpca.rpca.method import Consensus, FloatArray, Layout, Outcome, Progress, TensorMessage, Total
 from dcfpca.rpca.small_cells import merge_shares
 from dcfpca.rpca.stage import Stage

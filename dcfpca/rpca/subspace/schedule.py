@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dcfpca.rpca.kernels.step_sums import HISTOGRAM_LOWEST, histogram_quantile
+from dcfpca.rpca.kernels.numpy_loops import HISTOGRAM_LOWEST, histogram_quantile
 from dcfpca.rpca.method import FloatArray
 from dcfpca.rpca.subspace.settings import SubspaceSettings
 from dcfpca.rpca.thresholds import NORMAL_MEDIAN

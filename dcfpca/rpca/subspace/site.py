@@ -8,10 +8,10 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from dcfpca.rpca.column_blocks import blocks, grouped
-from dcfpca.rpca.kernels.block_step import block_step, first_coefficients, fitting_passes
-from dcfpca.rpca.kernels.compiled_loops import THIN_WIDTH, readable_by_loops
-from dcfpca.rpca.kernels.numpy_loops import exponent_histogram
+from dcfpca.rpca.column_blocks import blocks, grouped, readable_by_loops
+from dcfpca.rpca.kernels.block_step import StepSums, block_step, first_coefficients, fitting_passes
+from dcfpca.rpca.kernels.compiled_loops import THIN_WIDTH
+from dcfpca.rpca.kernels.numpy_loops import HISTOGRAM_BINS, exponent_histogram
 from dcfpca.rpca.kernels.step_parameters import (
     Coefficients,
     EnteringDirections,
@@ -20,7 +20,6 @@ from dcfpca.rpca.kernels.step_parameters import (
     StepPlan,
     select_columns,
 )
-from dcfpca.rpca.kernels.step_sums import HISTOGRAM_BINS, StepSums
 from dcfpca.rpca.method import Columns, FloatArray, ResultBlock, TensorMessage, WorkArray
 from dcfpca.rpca.robust_projection import project
 from dcfpca.rpca.subspace.round_plan import CoefficientStart, RoundPlan, unit_and_scales
@@ -63,7 +62,10 @@ class SubspaceFit:
             self._answered = 0  # also where a site has answered before: the run was set back to its beginning
         # In its first round U is random: one pass from L = 0 leaves rows that nobody observed at exactly zero for good.
         step = self._step_plan(plan, passes=1 if plan.number <= SKETCHING_ROUNDS else self._settings.passes)
-        rule = self._start(round, plan)
+        # A site that missed the last round has a V that the low threshold of a late round would call an outlier
+        # throughout: it begins at a projection.
+        was_away = plan.number > 1 and self._answered not in (round - 1, round)
+        rule = _PROJECTED if plan.start is CoefficientStart.CARRIED and was_away else plan.start
         fit, sums = self._work(rule, plan.momentum, step)
         self._U, self._V, self._fitted = step.U, fit.V, fit.L
         self._answered = round
@@ -151,12 +153,6 @@ class SubspaceFit:
             passes=passes,
             sample=self._sample,
         )
-
-    def _start(self, round: int, plan: RoundPlan) -> CoefficientStart:
-        """Where V begins. A site that missed the last round has a V that the low threshold of a late round would call
-        an outlier throughout: it begins at a projection."""
-        was_away = plan.number > 1 and self._answered not in (round - 1, round)
-        return _PROJECTED if plan.start is CoefficientStart.CARRIED and was_away else plan.start
 
     def _carried_to_the_end(self, U: WorkArray) -> WorkArray | None:
         """V carried over for the result; None where this site has not seen the final subspace."""

@@ -14,7 +14,7 @@ import numpy as np
 
 from dcfpca.errors import BadInput
 from dcfpca.rpca.initial_basis import WARM, opening_basis, warm_mark
-from dcfpca.rpca.kernels.step_sums import histogram_quantile
+from dcfpca.rpca.kernels.numpy_loops import histogram_quantile
 from dcfpca.rpca.method import Columns, Consensus, Layout, Progress, TensorMessage, Total
 from dcfpca.rpca.small_cells import merge_cells
 from dcfpca.rpca.stage import QuietStage

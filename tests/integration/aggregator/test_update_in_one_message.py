@@ -14,8 +14,7 @@ import pytest
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
 from dcfpca.wire.constants import AT_ONCE_BYTES, CHUNK_BYTES, MESSAGE_BYTES
-from dcfpca.wire.tensors import chunks, header_of
-from participant.link.calls import upload_limits_of
+from dcfpca.wire.tensors import header_of
 from tests.integration.aggregator.test_upload_turns import (
     NAMES,
     PATIENCE,
@@ -26,14 +25,15 @@ from tests.integration.aggregator.test_upload_turns import (
     ready_to_upload,
     update,
 )
+from tests.support.inputs.chunks import chunks
 from tests.support.services.service import Service, service
 
 
 class Whole(Bare):
-    """An aggregator that says that it takes updates in one message, and drops the first one."""
+    """An aggregator that drops the first update that comes in one message."""
 
-    def __init__(self, limit: int, turns: int = 64) -> None:
-        super().__init__((("dcfpca-turns", str(turns)), ("dcfpca-whole", str(limit))))
+    def __init__(self) -> None:
+        super().__init__()
         self.dropped = False
 
     async def SubmitWhole(self, request: pb.WholeUpdate, context: Any) -> types.Receipt:  # noqa: N802
@@ -44,36 +44,30 @@ class Whole(Bare):
 
 
 async def test_a_small_update_is_one_message_and_is_sent_again_when_the_call_breaks(tmp_path: Path) -> None:
-    async with bare(tmp_path, Whole(100)) as link, asyncio.timeout(PATIENCE):
+    async with bare(tmp_path, Whole()) as link, asyncio.timeout(PATIENCE):
         assert (await link.upload(pb.UpdateHeader(), bytes(100), 64)).reason == "100 at once"
 
 
-@pytest.mark.parametrize(("size", "cohort"), [(101, 64), (100, 65)], ids=["too large", "a crowd"])
+@pytest.mark.parametrize(("size", "cohort"), [(MESSAGE_BYTES + 8, 2), (100, 65)], ids=["too large", "a crowd"])
 async def test_a_large_update_and_a_large_cohort_use_the_stream(tmp_path: Path, size: int, cohort: int) -> None:
-    async with bare(tmp_path, Whole(100)) as link, asyncio.timeout(PATIENCE):
+    async with bare(tmp_path, Whole()) as link, asyncio.timeout(PATIENCE):
         assert (await link.upload(pb.UpdateHeader(), bytes(size), cohort)).reason == str(size)
 
 
 async def test_a_large_update_whose_call_breaks_goes_on_in_pieces(tmp_path: Path) -> None:
-    async with bare(tmp_path, Whole(MESSAGE_BYTES)) as link, asyncio.timeout(PATIENCE):
+    async with bare(tmp_path, Whole()) as link, asyncio.timeout(PATIENCE):
         size = CHUNK_BYTES + 8
         assert (await link.upload(pb.UpdateHeader(), bytes(size), 3)).reason == str(size)
         assert (await link.upload(pb.UpdateHeader(), bytes(size), 3)).reason == f"{size} at once"
 
 
 async def test_updates_that_would_fill_the_memory_together_come_in_pieces(tmp_path: Path) -> None:
-    aggregator = Whole(MESSAGE_BYTES)
+    aggregator = Whole()
     aggregator.dropped = True
     async with bare(tmp_path, aggregator) as link, asyncio.timeout(PATIENCE):
         size, most = 2 * CHUNK_BYTES, AT_ONCE_BYTES // (2 * CHUNK_BYTES)
         assert (await link.upload(pb.UpdateHeader(), bytes(size), most)).reason == f"{size} at once"
         assert (await link.upload(pb.UpdateHeader(), bytes(size), most + 1)).reason == str(size)
-
-
-@pytest.mark.parametrize("said", ["", "many", "-1", "1e9", "²"])
-def test_metadata_that_say_no_number_mean_no_updates_in_one_message(said: str) -> None:
-    assert upload_limits_of((("dcfpca-whole", said),))[1] == 0
-    assert upload_limits_of((("dcfpca-whole", str(10 * MESSAGE_BYTES)),))[1] == MESSAGE_BYTES
 
 
 async def opened(aggregator: Service) -> tuple[str, Any, pb.UpdateHeader, bytes]:
@@ -153,8 +147,7 @@ async def test_what_the_spec_does_not_allow_is_turned_away_and_not_counted(
         assert receipt.fate == types.FATE_ACCEPTED
 
 
-async def test_a_daemon_s_stream_is_told_that_updates_may_come_in_one_message(tmp_path: Path) -> None:
+async def test_a_repeat_of_an_update_in_one_message_is_a_duplicate(tmp_path: Path) -> None:
     async with ready_to_upload(tmp_path) as (link, header, payload):
-        assert link._whole_bytes == MESSAGE_BYTES
         fates = [(await link.upload(header, payload, len(NAMES))).fate for _ in range(2)]
         assert fates == [types.FATE_ACCEPTED, types.FATE_DUPLICATE]

@@ -25,8 +25,9 @@ from dcfpca.v1 import types_pb2 as types
 from dcfpca.v1.rounds_pb2_grpc import RoundServiceServicer, RoundServiceStub, add_RoundServiceServicer_to_server
 from dcfpca.wire.constants import PROTOCOL
 from dcfpca.wire.round_messages import consent_bytes
-from dcfpca.wire.tensors import chunks, header_of
+from dcfpca.wire.tensors import header_of
 from participant.link import Link
+from tests.support.inputs.chunks import chunks
 from tests.support.services.federation import relative
 from tests.support.services.honest import honest_sites
 from tests.support.services.service import Service, service
@@ -41,6 +42,7 @@ def crowd(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two are a crowd here, and one uploads or is told something at a time."""
     monkeypatch.setattr("aggregator.rpc.rounds.BROADCAST_BYTES", 0)
     monkeypatch.setattr("aggregator.rpc.rounds.TURNS_ABOVE", 1)
+    monkeypatch.setattr("participant.link.calls.TURNS_ABOVE", 1)
     monkeypatch.setattr("aggregator.rpc.rounds.TRANSFERS", 1)
 
 
@@ -164,13 +166,13 @@ async def test_a_crowd_of_daemons_gets_the_answer_that_any_cohort_gets(tmp_path:
 
 
 class Bare(RoundServiceServicer):
-    """Just enough of an aggregator: says this where a stream opens, and drops so many uploads before it takes one."""
+    """Just enough of an aggregator: drops so many uploads before it takes one."""
 
-    def __init__(self, metadata: tuple[tuple[str, str], ...], drops: int = 0) -> None:
-        self._metadata, self._drops = metadata, drops
+    def __init__(self, drops: int = 0) -> None:
+        self._drops = drops
 
     async def Subscribe(self, request: pb.SubscribeRequest, context: Any) -> AsyncIterator[pb.Assignment]:  # noqa: N802
-        await context.send_initial_metadata(self._metadata)
+        await context.send_initial_metadata(())
         await asyncio.Event().wait()
         yield pb.Assignment()
 
@@ -182,8 +184,7 @@ class Bare(RoundServiceServicer):
         if self._drops:
             self._drops -= 1
             await context.abort(grpc.StatusCode.UNAVAILABLE, "gone")
-        if self._metadata:
-            await context.send_initial_metadata(())
+        await context.send_initial_metadata(())
         arrived = 0
         while (part := await context.read()) is not grpc.aio.EOF:  # type: ignore[attr-defined]
             arrived += len(part.chunk.data)
@@ -205,19 +206,7 @@ async def bare(root: Path, servicer: Bare) -> AsyncIterator[Link]:
         await server.stop(None)
 
 
-async def test_an_older_aggregator_that_knows_no_turns_is_sent_everything_at_once(tmp_path: Path) -> None:
-    async with bare(tmp_path, Bare(())) as link, asyncio.timeout(PATIENCE):
-        receipt = await link.upload(pb.UpdateHeader(), PAYLOAD, 1000)
-        assert receipt.reason == str(len(PAYLOAD))
-
-
 async def test_a_connection_that_breaks_in_the_wait_is_followed_by_another_wait(tmp_path: Path) -> None:
-    async with bare(tmp_path, Bare((("dcfpca-turns", "64"),), drops=2)) as link, asyncio.timeout(PATIENCE):
+    async with bare(tmp_path, Bare(drops=2)) as link, asyncio.timeout(PATIENCE):
         receipt = await link.upload(pb.UpdateHeader(), PAYLOAD, 65)
         assert receipt.reason == str(len(PAYLOAD))
-
-
-@pytest.mark.parametrize("said", ["", "many", "-1", "1.5"])
-async def test_metadata_that_says_no_number_means_no_turns(tmp_path: Path, said: str) -> None:
-    async with bare(tmp_path, Bare((("dcfpca-turns", said),))) as link, asyncio.timeout(PATIENCE):
-        assert (await link.upload(pb.UpdateHeader(), PAYLOAD, 1000)).fate == types.FATE_ACCEPTED

@@ -15,7 +15,7 @@ import pytest
 from dcfpca.method_memory import encode_memory
 from dcfpca.rpca.method import FloatArray, Outcome, TensorMessage
 from dcfpca.rpca.subspace.round_plan import PLAN_SCALARS
-from dcfpca.secagg import Complaint, OpenedSum, begin_tally, check_complaint, check_evidence, open_sum
+from dcfpca.secagg import Complaint, OpenedSum, check_complaint
 from dcfpca.secagg.errors import Evidence, SwappedKey
 from dcfpca.secagg.messages import opening_digest
 from dcfpca.secagg.set_up import roster_digest
@@ -35,6 +35,7 @@ from tests.support.hostile.attacked_sites import (
 from tests.support.hostile.lying_aggregator import LyingAggregator
 from tests.support.hostile.played_run import changed
 from tests.support.hostile.secure_play import FixedCohortPlay
+from tests.support.runs.masked_sums import begin_tally, check_evidence
 
 
 def forged(run: FixedCohortPlay, opened: pb.RoundOpened, total: OpenedSum, place: int, by: int) -> OpenedSum:
@@ -43,7 +44,7 @@ def forged(run: FixedCohortPlay, opened: pb.RoundOpened, total: OpenedSum, place
     values[place] += np.array(by, np.int64).astype(values.dtype)
     opening = run.opening(opened)
     tally = begin_tally(run.terms, run.roster, opening)
-    return open_sum(run.terms, opening, replace(tally, values=values, tag=total.tag, members=set(NAMES)))
+    return replace(tally, values=values, tag=total.tag, members=set(NAMES)).open(run.terms, opening)
 
 
 def with_sum(run: FixedCohortPlay, opened: pb.RoundOpened) -> pb.RoundOpened:

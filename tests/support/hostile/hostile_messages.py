@@ -18,9 +18,9 @@ from google.protobuf.message_factory import GetMessageClass
 from dcfpca.v1 import admin_pb2
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
-from dcfpca.wire.tensors import chunks
 from participant.link import Link
 from participant.link.calls import METHODS as CALLS
+from tests.support.inputs.chunks import chunks
 
 METHODS: tuple[MethodDescriptor, ...] = tuple(pb.DESCRIPTOR.services_by_name["RoundService"].methods)
 OPERATORS: tuple[MethodDescriptor, ...] = tuple(admin_pb2.DESCRIPTOR.services_by_name["AdminService"].methods)

@@ -24,8 +24,7 @@ from aggregator.trust import Trust
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
 from dcfpca.v1.rounds_pb2_grpc import RoundServiceServicer, add_RoundServiceServicer_to_server
-from dcfpca.wire.constants import CHUNK_BYTES, TURNS, WHOLE
-from dcfpca.wire.tensors import chunks
+from tests.support.inputs.chunks import chunks
 from tests.support.services.federation import Federation
 
 ACCEPTED = types.Receipt(fate=types.FATE_ACCEPTED)
@@ -120,7 +119,7 @@ class LyingAggregator(RoundServiceServicer):
     def Subscribe(self, request: pb.SubscribeRequest, context: grpc.ServicerContext) -> Iterator[pb.Assignment]:  # noqa: N802
         site = self._caller(context)
         stream: queue.Queue[pb.Assignment | None] = queue.Queue()
-        context.send_initial_metadata(((TURNS, "64"), (WHOLE, str(CHUNK_BYTES))))
+        context.send_initial_metadata(())
         with self._news:
             for assignment in self._standing.get(site, {}).values():
                 stream.put(assignment)

@@ -30,9 +30,6 @@ from dcfpca.secagg import (
     SealedShare,
     accept_advert,
     accept_shares,
-    begin_tally,
-    close_roster,
-    open_sum,
     shares_for,
 )
 from dcfpca.secagg.fixed_point import block_layout, dtype_of, lifted, next_exponents
@@ -46,6 +43,7 @@ from participant.session.secure_run import announced_opening
 from participant.wire_codec import announcement_of
 from tests.support.hostile.lying_aggregator import Heard, LyingAggregator
 from tests.support.hostile.played_run import PlayedRun, changed
+from tests.support.runs.masked_sums import begin_tally, close_roster
 
 
 class FixedCohortPlay(PlayedRun):
@@ -152,7 +150,7 @@ class FixedCohortPlay(PlayedRun):
             values = np.frombuffer(heard.payload, dtype_of(self.spec.precision)).copy()
             tally.add(Masked(heard.site, tally.context, values, heard.request.tag))
         tally.members |= set(self.names)
-        return open_sum(self.terms, opening, tally)
+        return tally.open(self.terms, opening)
 
     def opening(self, opened: pb.RoundOpened) -> Opening:
         """The announcement as the secure sum knows it."""

@@ -25,6 +25,7 @@ from participant.state.ledger import Item, verify
 from participant.state.step_files import read_arrays, write_arrays
 from participant.state.store import Store
 from participant.wire_codec import decode, fate_of
+from tests.support.inputs.chunks import chunks
 from tests.support.inputs.decoding import Decoder, from_file
 from tests.support.paths import ROOT
 
@@ -61,7 +62,7 @@ def tensor(folder: Path) -> Decoder:
     header.rows, header.columns, header.scalars = 4, 2, 0
     parts = [
         types.TensorPart(header=header),
-        *(types.TensorPart(chunk=chunk) for chunk in tensors.chunks(payload)),
+        *(types.TensorPart(chunk=chunk) for chunk in chunks(payload)),
     ]
     sound = b"".join(len(one).to_bytes(2, "big") + one for one in (part.SerializeToString() for part in parts))
 

@@ -22,14 +22,12 @@ from dcfpca.secagg import (
     SecureSite,
     accept_advert,
     accept_shares,
-    begin_tally,
-    close_roster,
-    open_sum,
     shares_for,
 )
 from dcfpca.secagg.fixed_point import FloatArray
 from dcfpca.secagg.messages import NO_SUM, consensus_digest
 from dcfpca.secagg.set_up import roster_digest
+from tests.support.runs.masked_sums import begin_tally, close_roster
 from tests.support.runs.secagg import identity_of, site_names, verify
 
 
@@ -109,4 +107,4 @@ class Relay:
         for answer in self.answers(opening, updates):
             assert isinstance(answer, Masked)
             tally.add(answer)
-        return open_sum(self.terms, opening, tally)
+        return tally.open(self.terms, opening)

@@ -14,7 +14,7 @@ from dcfpca.rpca.method import Consensus, TensorMessage, Total
 from dcfpca.rpca.stage import Site
 from dcfpca.rpca.synthetic import Recipe, generate
 from dcfpca.run_references import AttemptRef
-from dcfpca.secagg import Masked, Misfit, Roster, SealedShare, begin_tally, close_roster, open_sum, shares_for
+from dcfpca.secagg import Masked, Misfit, Roster, SealedShare, shares_for
 from dcfpca.secagg.fixed_point import block_layout, lifted, next_exponents
 from dcfpca.secagg.messages import NO_SUM
 from dcfpca.spec import RunSpec
@@ -28,6 +28,7 @@ from participant.session import Reaction, Session, actions, events
 from participant.session.events import ShownSum
 from participant.session.secure_run import Admitted, announced_opening
 from participant.session.verification import check_announced, following
+from tests.support.runs.masked_sums import begin_tally, close_roster
 from tests.support.runs.secagg import identity_of, verify
 
 NAMES = ("a", "b", "c")
@@ -170,7 +171,7 @@ class WaitingCohort:
             assert isinstance(sent, actions.Submit), sent
             payload, tag, context = self.sessions[name].update(opened.ref)
             tally.add(Masked(name, context, np.frombuffer(payload, dtype="<u8"), tag))
-        total = open_sum(self.terms, opening, tally)
+        total = tally.open(self.terms, opening)
         memory = encode_memory(self.consensus.memory)
         self.shown = ShownSum(opened.announced, total.tag, memory, total.values.tobytes())
         sums = TensorMessage.unflatten(self.method.stage(self.consensus.stage).up, total.numbers)

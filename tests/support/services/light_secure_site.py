@@ -24,9 +24,10 @@ from dcfpca.terms import Terms
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
 from dcfpca.wire import round_messages
-from dcfpca.wire.tensors import chunks, header_of, message_from
+from dcfpca.wire.tensors import header_of, message_from
 from participant.session.secure_run import announced_opening
 from participant.wire_codec import announcement_of
+from tests.support.inputs.chunks import chunks
 from tests.support.services.light_site import LightSite, Papers
 
 

@@ -29,10 +29,10 @@ from dcfpca.spec import RunSpec, parse_spec
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
 from dcfpca.v1.rounds_pb2_grpc import RoundServiceStub
-from dcfpca.wire.constants import PROTOCOL
+from dcfpca.wire.constants import PROTOCOL, TURNS_ABOVE
 from dcfpca.wire.round_messages import consent_bytes
-from dcfpca.wire.tensors import chunks, header_of, message_from, size_of
-from participant.link.calls import upload_limits_of
+from dcfpca.wire.tensors import header_of, message_from, size_of
+from tests.support.inputs.chunks import chunks
 
 OPTIONS = [("grpc.use_local_subchannel_pool", 1), ("grpc.keepalive_time_ms", 60_000)]
 
@@ -98,7 +98,6 @@ class LightSite:
     async def _listen(self) -> str:
         hello = pb.SubscribeRequest(protocol=PROTOCOL, software="light", rows=self._data.shape[0])
         stream = self._stub.Subscribe(hello, wait_for_ready=True)
-        self._crowd, _ = upload_limits_of(await stream.initial_metadata())
         async for assignment in stream:
             match assignment.WhichOneof("what"):
                 case "run_proposed":
@@ -142,7 +141,7 @@ class LightSite:
 
         async def parts() -> AsyncIterator[pb.UpdatePart]:
             yield pb.UpdatePart(header=pb.UpdateHeader(ref=opened.ref, tensor=tensor))
-            if len(opened.cohort) > self._crowd:
+            if len(opened.cohort) > TURNS_ABOVE:
                 await call.initial_metadata()
             for chunk in chunks(payload):
                 yield pb.UpdatePart(chunk=chunk)

@@ -18,7 +18,8 @@ from aggregator.run.state import Run
 from aggregator.runner import Chunk, Runner
 from aggregator.store.audit import Signer
 from aggregator.store.database import StoreFailed
-from aggregator.store.store import Store, StoredRun
+from aggregator.store.run_rows import StoredRun
+from aggregator.store.store import Store
 from aggregator.store.thread import StoreThread
 from aggregator.store.update_files import UpdateKey
 from dcfpca.errors import BadInput
@@ -27,6 +28,7 @@ from dcfpca.run_references import AttemptRef
 from dcfpca.spec import RunSpec
 from dcfpca.wire.receipt import Fate
 from tests.support.runs.rules import NAMES, spec_of
+from tests.support.runs.stored_runs import load_runs
 from tests.support.services.stores import OpenStore
 
 SPEC = spec_of(method="gradient", rows=8, rank=2)
@@ -39,12 +41,12 @@ async def running(
     """A run whose cohort has enrolled."""
     store = open_store(path)
     thread = StoreThread(store, Signer(lambda data: data, b""), "test")
-    fresh = not store.load_runs()
+    fresh = not load_runs(store)
     if fresh:
         store.create_run(
             Run(run_id="r1", created_at=thread.now()), spec.canonical(), "request-1", method_of(spec).begin()
         )
-    (stored,) = store.load_runs()
+    (stored,) = load_runs(store)
     made = Runner(StoredRun(*(getattr(stored, name) for name in StoredRun.__slots__)), thread, lambda _: None)
     await (made.start() if fresh else made.restart())
     try:
@@ -147,7 +149,7 @@ async def test_a_full_disk_holds_the_run_up_and_room_lets_it_go_on(
         reply = await asyncio.wait_for(posted, 10)
         assert reply is not None
         assert reply.fate is Fate.ACCEPTED
-        (stored,) = store.load_runs()
+        (stored,) = load_runs(store)
         assert "dag" in stored.run.refusals
 
 

@@ -29,6 +29,7 @@ from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.wire.receipt import Fate
 from tests.support.runs.rules import NAMES, spec_of
 from tests.support.runs.secagg import identity_of
+from tests.support.runs.stored_runs import load_runs
 from tests.support.services.postgresql import Server, needs_postgresql
 from tests.support.services.stores import OpenStore, take_over
 
@@ -40,11 +41,11 @@ async def running(path: Path, open_store: OpenStore) -> AsyncIterator[tuple[Runn
     """The run of this store, made or taken up again."""
     store = open_store(path)
     thread = StoreThread(store, Signer(lambda data: data, b""), "test")
-    fresh = not store.load_runs()
+    fresh = not load_runs(store)
     if fresh:
         begun = method_of(SPEC).begin()
         store.create_run(Run(run_id="r1", created_at=thread.now()), SPEC.canonical(), "request-1", begun)
-    (stored,) = store.load_runs()
+    (stored,) = load_runs(store)
     made = Runner(stored, thread, lambda _: None)
     await (made.start() if fresh else made.restart())
     try:

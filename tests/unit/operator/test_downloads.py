@@ -23,6 +23,7 @@ from dcfpca.v1.admin_pb2_grpc import AdminServiceServicer, add_AdminServiceServi
 from dcfpca.wire import tensors
 from dcfpca.wire.addresses import Address
 from dcfpca.wire.constants import CHUNK_BYTES
+from tests.support.inputs.chunks import chunks
 
 CONTENT = np.random.default_rng(1).bytes(2 * CHUNK_BYTES + 5)
 Chunks = Callable[[int], Iterator[types_pb2.Chunk]]
@@ -52,7 +53,7 @@ class Aggregator(AdminServiceServicer):
 
 
 def honest(offset: int) -> Iterator[types_pb2.Chunk]:
-    return tensors.chunks(CONTENT, offset)
+    return chunks(CONTENT, offset)
 
 
 @contextmanager
@@ -84,10 +85,10 @@ def test_a_broken_download_goes_on_where_it_broke(tmp_path: Path, monkeypatch: p
 @pytest.mark.parametrize(
     "chunks",
     [
-        lambda offset: tensors.chunks(CONTENT[:-1] + bytes([CONTENT[-1] ^ 1])),
-        lambda offset: tensors.chunks(CONTENT[:-1]),
-        lambda offset: tensors.chunks(CONTENT + b"more"),
-        lambda offset: tensors.chunks(CONTENT, 1),
+        lambda offset: chunks(CONTENT[:-1] + bytes([CONTENT[-1] ^ 1])),
+        lambda offset: chunks(CONTENT[:-1]),
+        lambda offset: chunks(CONTENT + b"more"),
+        lambda offset: chunks(CONTENT, 1),
         lambda offset: iter(()),
     ],
     ids=["flipped bit", "too short", "too long", "gap", "nothing"],
@@ -123,7 +124,7 @@ def model_parts(vector: np.ndarray, layout: Layout) -> list[types_pb2.TensorPart
     header = tensors.header_of(payload, layout, types_pb2.DTYPE_FLOAT64)
     return [
         types_pb2.TensorPart(header=header),
-        *(types_pb2.TensorPart(chunk=chunk) for chunk in tensors.chunks(payload)),
+        *(types_pb2.TensorPart(chunk=chunk) for chunk in chunks(payload)),
     ]
 
 

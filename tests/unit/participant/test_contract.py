@@ -9,14 +9,16 @@ from typing import Any
 import pytest
 
 from dcfpca.rpca.round_limits import CLOSING_ROUNDS
+from dcfpca.run_references import AttemptRef
 from dcfpca.spec import RunSpec
 from dcfpca.terms import Terms
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
+from dcfpca.wire.round_messages import ref_to_wire
 from participant import contract
 from participant.contract import Contract, EgressViolation
 
-REF = types.RoundRef(run_id="run-1", round=1, attempt=1)
+REF = AttemptRef("run-1", 1, 1)
 SEAL = (7, bytes(32))
 
 
@@ -62,12 +64,12 @@ def test_half_the_precision_is_half_the_bytes_and_nothing_else_passes() -> None:
 @pytest.mark.parametrize(
     "ref",
     [
-        types.RoundRef(run_id="run-2", round=1, attempt=1),
-        types.RoundRef(run_id="run-1", round=101, attempt=1),
-        types.RoundRef(run_id="run-1", round=0, attempt=1),
+        AttemptRef("run-2", 1, 1),
+        AttemptRef("run-1", 101, 1),
+        AttemptRef("run-1", 0, 1),
     ],
 )
-def test_an_update_of_another_run_or_round_stays(ref: types.RoundRef) -> None:
+def test_an_update_of_another_run_or_round_stays(ref: AttemptRef) -> None:
     deal = agreed()
     with pytest.raises(EgressViolation):
         contract.update_item(deal, ref, (payload_of(deal), *SEAL), "fit")
@@ -78,7 +80,7 @@ def test_an_update_of_a_closing_round_leaves_only_within_the_closing_rounds_of_t
     deal = agreed()
     payload = bytes(8 * deal.terms.method.stage(stage).up.size)
     for round, allowed in ((101, True), (100 + CLOSING_ROUNDS, True), (101 + CLOSING_ROUNDS, False)):
-        ref = types.RoundRef(run_id="run-1", round=round, attempt=1)
+        ref = AttemptRef("run-1", round, 1)
         if allowed:
             assert contract.update_item(deal, ref, (payload, *SEAL), stage)[0].size == len(payload)
             continue
@@ -169,7 +171,9 @@ def test_shares_of_the_group_secret_are_one_per_member_of_one_size() -> None:
 def test_misfits_and_complaints_are_small_and_signed() -> None:
     deal = agreed()
     signed: dict[str, Any] = {"certificate": bytes(500), "signature": bytes(70)}
-    misfit = pb.ReportMisfitRequest(ref=REF, misfit=pb.Misfit(participant="a", context=bytes(32), **signed))
+    misfit = pb.ReportMisfitRequest(
+        ref=ref_to_wire(REF), misfit=pb.Misfit(participant="a", context=bytes(32), **signed)
+    )
     assert contract.misfit_item(deal, misfit).shape == "1 signature"
     complaint = pb.ComplainRequest(run_id="run-1", error="WrongSum", sentence="it is wrong", **signed)
     item = contract.complaint_item(deal, complaint)

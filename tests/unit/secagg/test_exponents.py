@@ -16,8 +16,8 @@ from dcfpca.secagg.fixed_point import (
     in_range,
     lifted,
     next_exponents,
-    resolution_bits,
 )
+from tests.support.runs.masked_sums import resolution_bits
 
 LAYOUT = BlockLayout((Block("tensor", 3, 2), Block("columns", 1, 24)))
 

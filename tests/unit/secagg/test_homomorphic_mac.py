@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from dcfpca.secagg.encoding import derive
 from dcfpca.secagg.fixed_point import in_range
 from dcfpca.secagg.homomorphic_mac import P, tag_of, to_field
-from dcfpca.secagg.masks import expand
+from tests.support.runs.masked_sums import expand
 
 KEY = (bytes(range(32)), b"\x07" * 32)  # of the group, and the context
 LIMIT = (1 << 60) - 1

@@ -7,8 +7,9 @@ from functools import partial
 import numpy as np
 import pytest
 
-from dcfpca.secagg import Block, BlockLayout, Masked, Misfit, Numbers, SecureSite, begin_tally, errors, open_sum
+from dcfpca.secagg import Block, BlockLayout, Masked, Misfit, Numbers, SecureSite, errors
 from dcfpca.secagg.fixed_point import BOUNDED, LIFT, decode, encode, lifted
+from tests.support.runs.masked_sums import begin_tally
 from tests.support.runs.secagg import identity_of
 from tests.support.runs.secure_relay import LAYOUT, Relay, opening_of, random_updates, terms_of
 
@@ -74,7 +75,7 @@ def test_if_one_site_was_told_something_else_the_total_is_noise(told_differently
     for answer in answers:
         assert isinstance(answer, Masked)
         tally.add(replace(answer, context=tally.context))
-    opened = open_sum(terms, opening, tally)
+    opened = tally.open(terms, opening)
     assert np.all(np.abs(opened.numbers - sum(updates.values())) > 1e-3)
     refuses(relay.sides[A], lambda: relay.sides[A].verify_sum(opening, opened.values, opened.tag), errors.WrongSum)
 
@@ -247,4 +248,4 @@ def test_the_aggregator_adds_each_member_once_and_opens_nothing_before_the_last(
             tally.add(wrong)
     tally.add(answers[1])
     with pytest.raises(errors.OutOfTurn, match=C):
-        open_sum(terms, opening, tally)
+        tally.open(terms, opening)

@@ -13,7 +13,6 @@ from dcfpca.secagg import (
     accept_advert,
     accept_shares,
     check_complaint,
-    close_roster,
     complain,
     errors,
     shares_for,
@@ -28,6 +27,7 @@ from dcfpca.secagg.set_up import (
     seal_share,
 )
 from dcfpca.secagg.state import Step
+from tests.support.runs.masked_sums import close_roster
 from tests.support.runs.secagg import identity_of, verify
 from tests.support.runs.secure_relay import Relay, begin, entropy_of, opening_of, random_updates, terms_of
 

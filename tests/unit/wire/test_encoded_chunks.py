@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from dcfpca.v1 import rounds_pb2, types_pb2
 from dcfpca.wire.constants import CHUNK_BYTES
-from dcfpca.wire.tensors import ChunkView, chunks, encoded_chunks, read_tensor_part, read_update_part
+from dcfpca.wire.tensors import ChunkView, encoded_chunks, read_tensor_part, read_update_part
+from tests.support.inputs.chunks import chunks
 
 PAYLOAD = bytes(range(256)) * (2 * CHUNK_BYTES // 256) + b"the rest"
 

@@ -12,6 +12,7 @@ from dcfpca.v1 import rounds_pb2
 from dcfpca.v1 import types_pb2 as pb
 from dcfpca.wire import tensors
 from dcfpca.wire.constants import CHUNK_BYTES
+from tests.support.inputs.chunks import chunks
 
 F64 = pb.DTYPE_FLOAT64
 LAYOUT = Layout(3, 2, 2)
@@ -23,7 +24,7 @@ def message(layout: Layout = LAYOUT) -> TensorMessage:
 
 def assembled(payload: bytes, layout: Layout = LAYOUT) -> tensors.Buffer:
     assembly = tensors.Assembly(tensors.header_of(payload, layout, F64))
-    for chunk in tensors.chunks(payload):
+    for chunk in chunks(payload):
         assembly.add(chunk)
     return assembly.finish().data
 
@@ -51,7 +52,7 @@ def test_a_tensor_that_is_not_contiguous_is_sent_in_row_major_order() -> None:
 @pytest.mark.parametrize("size", [0, 1, CHUNK_BYTES - 1, CHUNK_BYTES, CHUNK_BYTES + 1, 2 * CHUNK_BYTES + 7])
 def test_chunks_cover_everything_once_and_none_is_larger_than_allowed(size: int) -> None:
     payload = np.random.default_rng(size).bytes(size)
-    pieces = list(tensors.chunks(payload))
+    pieces = list(chunks(payload))
     assert b"".join(piece.data for piece in pieces) == payload
     assert [piece.offset for piece in pieces] == list(range(0, size, CHUNK_BYTES))
     assert all(0 < len(piece.data) <= CHUNK_BYTES for piece in pieces)
@@ -60,7 +61,7 @@ def test_chunks_cover_everything_once_and_none_is_larger_than_allowed(size: int)
 @given(st.integers(0, 3000))
 def test_chunks_from_an_offset_are_the_rest(offset: int) -> None:
     payload = bytes(range(256)) * 10
-    assert b"".join(piece.data for piece in tensors.chunks(payload, offset)) == payload[offset:]
+    assert b"".join(piece.data for piece in chunks(payload, offset)) == payload[offset:]
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,7 @@ from dcfpca.errors import DcfpcaError, UnusableState
 from dcfpca.methods import method_of
 from dcfpca.v1.admin_pb2 import RoundView
 from tests.support.runs.rules import Machine, spec_of
+from tests.support.runs.stored_runs import read_runs, round_views
 
 SPEC = spec_of()
 SIGNER = Signer(lambda data: data, b"certificate")
@@ -60,10 +61,10 @@ def filled(path: Path, runs: int = 4) -> None:
 def content(store: Store) -> list[object]:
     """Everything that the store answers about its runs; raises or holds a run where it is damaged."""
     found: list[object] = []
-    for one in store.read_runs():
+    for one in read_runs(store):
         assert isinstance(one, StoredRun)
         assert one.consensus is not None
-        views = store.round_views(one.run.run_id)
+        views = round_views(store, one.run.run_id)
         found.append((one.spec_bytes, one.run, one.seq, dump_consensus(one.consensus), views))
     for entry in audit.entries(store.connection):
         # Whoever reads the log verifies the signatures (`dcfpca run audit --verify`); the store cannot.
@@ -81,7 +82,7 @@ def read(path: Path) -> list[object] | None:
     try:
         if store.damage or examine(store.connection).file:
             return None
-        if any(isinstance(one, HeldRun) for one in store.read_runs()):
+        if any(isinstance(one, HeldRun) for one in read_runs(store)):
             return None
         return content(store)
     except (DcfpcaError, sqlite3.DatabaseError):
@@ -149,9 +150,9 @@ def test_damaged_round_views_are_told_and_not_shown(tmp_path: Path) -> None:
     filled(path)
     flip_in(path, "rounds", "view", "r2")
     store = Store(path)
-    assert store.round_views("r1")
+    assert round_views(store, "r1")
     with pytest.raises(UnusableState, match="round 0 of run r2 is not what was written"):
-        store.round_views("r2")
+        round_views(store, "r2")
     assert examine(store.connection).damaged[0].startswith("run r2")
     store.close()
 

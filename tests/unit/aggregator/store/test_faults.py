@@ -20,6 +20,7 @@ from aggregator.store.thread import StoreThread
 from dcfpca.errors import BadInput
 from dcfpca.methods import method_of
 from tests.support.runs.rules import Machine, spec_of
+from tests.support.runs.stored_runs import load_runs
 
 SPEC = spec_of()
 
@@ -84,7 +85,7 @@ async def read_everything(path: Path) -> None:
     """As the service does when it starts."""
     store = Store(path)
     try:
-        await StoreThread(store, Signer(lambda data: data, b""), "test").do(lambda kept: kept.load_runs())
+        await StoreThread(store, Signer(lambda data: data, b""), "test").do(load_runs)
     finally:
         store.close()
 
@@ -116,11 +117,11 @@ def test_a_full_disk_refuses_the_write_whole_and_keeps_what_was_there(tmp_path: 
     too_much = Commit(run=machine.run, seq=1, events=[event])
     with pytest.raises(StoreFailed, match="the disk is full"):
         store.commit(too_much)
-    (stored,) = store.load_runs()
+    (stored,) = load_runs(store)
     assert (stored.seq, stored.run.enrolled) == (0, {})
     store.connection.execute("PRAGMA max_page_count = 1000000")
     store.commit(too_much)
-    (stored,) = store.load_runs()
+    (stored,) = load_runs(store)
     assert list(stored.run.enrolled) == ["ann"]
     store.close()
 
@@ -144,7 +145,7 @@ def test_a_backup_taken_while_the_service_runs_continues_every_run(tmp_path: Pat
     assert done.exit_code == 0, done.output
     store.close()
     restored = Store(tmp_path / "copy.db")
-    (stored,) = restored.load_runs()
+    (stored,) = load_runs(restored)
     assert stored.run.enrolled == machine.run.enrolled
     restored.close()
     again = CliRunner().invoke(app, ["backup", "--config", str(config), "--out", str(tmp_path / "copy.db")])

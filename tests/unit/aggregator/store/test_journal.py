@@ -29,6 +29,7 @@ from dcfpca.secagg import Advert, Misfit, SealedShare
 from dcfpca.terms import Terms
 from tests.support.runs.rules import NAMES, Machine, spec_of
 from tests.support.runs.secure_rules import WaitingRun
+from tests.support.runs.stored_runs import load_runs
 from tests.support.services.stores import OpenStore
 
 _names = st.sampled_from((*NAMES, "eve"))
@@ -134,7 +135,7 @@ def test_replaying_the_journal_gives_the_live_run(
                 continue
             seq += len(journal)
             store.commit(Commit(run=live, seq=seq, events=journal, checkpoint=needs_checkpoint(before, live)))
-            (stored,) = store.load_runs()
+            (stored,) = load_runs(store)
             assert stored.run == live
             assert stored.seq == seq
     finally:
@@ -160,7 +161,7 @@ def test_shares_of_many_members_stay_in_the_journal_until_the_set_up_is_over(
         assert checkpoint  # the last shares open round 0
         (state,) = store.connection.execute("SELECT state FROM runs").fetchone()
         assert not load_run(bytes(state), begun.run.spec_sha256).secure.shares  # type: ignore[union-attr]
-        (stored,) = store.load_runs()
+        (stored,) = load_runs(store)
         assert (stored.run, stored.seq) == (begun.run, len(NAMES))
     finally:
         store.close()

@@ -19,6 +19,7 @@ from dcfpca.method_memory import memory_format
 from dcfpca.methods import method_of
 from dcfpca.run_references import AttemptRef
 from tests.support.runs.rules import spec_of
+from tests.support.runs.stored_runs import read_runs, round_views
 
 KEPT = Path(__file__).parents[3] / "vectors" / "kept"
 SPEC = spec_of()
@@ -39,14 +40,14 @@ def test_every_version_but_the_present_one_is_kept() -> None:
 
 def test_version_1_is_upgraded_its_finished_run_served_and_its_open_one_paused(tmp_path: Path) -> None:
     store = Store(kept(1, tmp_path / "store.db"))
-    held, over = store.read_runs()
+    held, over = read_runs(store)
     assert isinstance(held, HeldRun)
     assert isinstance(over, StoredRun)
     assert (held.run_id, held.status) == ("open", "paused")
     assert "format" in held.reason
     assert "run what wrote it, an earlier version, to finish it" in held.hint
     assert over.run.status is Status.FINISHED
-    assert len(store.round_views("over")) == 1
+    assert len(round_views(store, "over")) == 1
     findings = examine(store.connection)
     assert (findings.runs, findings.file, findings.damaged, len(findings.unknown)) == (2, (), (), 1)
     store.close()
@@ -59,13 +60,13 @@ def test_a_run_whose_memory_has_another_format_is_paused_and_left_as_it_is(
     run = Run(run_id="r1", created_at=1.0, status=Status.RUNNING)
     store.create_run(run, SPEC.canonical(), "request-1", method_of(SPEC).begin())
     monkeypatch.setattr("aggregator.store.run_rows.memory_format", lambda spec: "subspace/3")
-    (held,) = store.read_runs()
+    (held,) = read_runs(store)
     assert isinstance(held, HeldRun)
     assert held.status == "paused"
     assert memory_format(SPEC) in held.reason
     assert "subspace/3" in held.reason
     monkeypatch.undo()
-    (served,) = store.read_runs()
+    (served,) = read_runs(store)
     assert isinstance(served, StoredRun)
     store.close()
 
@@ -76,7 +77,7 @@ def test_a_state_that_this_software_cannot_read_is_paused_and_not_called_damaged
     store = Store(tmp_path / "store.db")
     store.create_run(Run(run_id="r1", created_at=1.0), SPEC.canonical(), "request-1", method_of(SPEC).begin())
     monkeypatch.setattr("aggregator.store.run_rows.load_run", lambda *_: 1 // 0)
-    (held,) = store.read_runs()
+    (held,) = read_runs(store)
     assert isinstance(held, HeldRun)
     assert held.status == "paused"
     assert "cannot read it" in held.reason
@@ -103,7 +104,7 @@ def test_an_open_run_of_the_sum_that_went_on_without_members_is_held_and_a_finis
     stored = (json.dumps(state).encode(), 0, "0.2.0")
     change = "UPDATE runs SET state = ?, state_seq = ?, software = ?, state_checksum = ? WHERE run_id = 'open'"
     store.connection.execute(change, (*stored, row_checksum("open", *stored)))
-    held, over = store.read_runs()
+    held, over = read_runs(store)
     assert isinstance(held, HeldRun)
     assert held.status == "paused"
     assert "go on without members that drop out" in held.reason
@@ -119,7 +120,7 @@ def test_a_store_that_lacks_a_column_says_what_to_install(tmp_path: Path) -> Non
     store = Store(path)
     store.connection.execute("ALTER TABLE rounds RENAME COLUMN view TO picture")
     with pytest.raises(sqlite3.OperationalError) as caught:
-        store.round_views("r1")
+        round_views(store, "r1")
     store.close()
     told = explained(caught.value)
     assert isinstance(told, UnusableState)

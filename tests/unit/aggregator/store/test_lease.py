@@ -23,6 +23,7 @@ from aggregator.store.store import Commit, Store
 from dcfpca.errors import BadInput, UnusableState
 from dcfpca.methods import method_of
 from tests.support.runs.rules import spec_of
+from tests.support.runs.stored_runs import load_runs
 from tests.support.services.postgresql import Server, needs_postgresql
 from tests.support.services.stores import take_over
 
@@ -60,17 +61,17 @@ def test_one_that_was_replaced_commits_nothing(url: str, tmp_path: Path) -> None
     old = Store(tmp_path / "old", PostgresDatabase(url, take_over(url)))
     old.create_run(run, spec.canonical(), "request", method_of(spec).begin())
     new = Store(tmp_path / "new", PostgresDatabase(url, take_over(url)))
-    before = new.load_runs()
+    before = load_runs(new)
     with pytest.raises(LeaseLost):
         old.commit(Commit(run=run, seq=1, events=[], checkpoint=True))
     with pytest.raises(LeaseLost):
         participants.revoke(old.connection, ["mark"], "ann", "", 0.0)
     with pytest.raises(LeaseLost):
         old.check_writable()
-    assert [stored.seq for stored in new.load_runs()] == [stored.seq for stored in before] == [0]
+    assert [stored.seq for stored in load_runs(new)] == [stored.seq for stored in before] == [0]
     assert participants.revoked(new.connection) == frozenset()
     new.commit(Commit(run=run, seq=2, events=[], checkpoint=True))
-    assert [stored.seq for stored in old.load_runs()] == [2]
+    assert [stored.seq for stored in load_runs(old)] == [2]
     old.close()
     new.close()
 

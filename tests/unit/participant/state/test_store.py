@@ -142,7 +142,7 @@ def test_files_of_runs_that_are_over_are_removed_at_the_next_start(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(store, "forget_files", killed)
+        patched.setattr(store.steps, "forget", killed)
         with pytest.raises(KeyboardInterrupt):
             store.end("run-1", "finished", "")
     store.close()

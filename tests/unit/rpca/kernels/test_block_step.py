@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from dcfpca.rpca.column_blocks import row_strided_view
 from dcfpca.rpca.kernels import numpy_loops, step_parameters
-from dcfpca.rpca.kernels.block_step import block_step
-from dcfpca.rpca.kernels.compiled_loops import Loops, active_loops, compiled_loops, loops_in_numpy, row_strided_view
-from dcfpca.rpca.kernels.numpy_loops import exponent_histogram
+from dcfpca.rpca.kernels.block_step import StepSums, block_step
+from dcfpca.rpca.kernels.compiled_loops import Loops, active_loops, compiled_loops, loops_in_numpy
+from dcfpca.rpca.kernels.numpy_loops import exponent_histogram, histogram_quantile
 from dcfpca.rpca.kernels.step_parameters import Coefficients, EnteringDirections, ScratchBuffers, StepPlan
-from dcfpca.rpca.kernels.step_sums import StepSums, histogram_quantile
 from dcfpca.rpca.thresholds import firm
 
 SIZES = np.random.default_rng(0).standard_normal((40, 30))
