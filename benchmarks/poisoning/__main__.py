@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -69,7 +70,8 @@ def measured(honest: list[Site], lies: list[Any], by: tuple[Attack, Situation] |
     """Run it, and judge the honest sites' flags."""
     method = method_of(parse_spec({"rows": FEATURES}))
     own = [method.site(ArrayColumns(site.M)) for site in honest]
-    liars = [LyingSite(method.site(ArrayColumns(M)), *by) for M in lies] if by else []
+    disobedient = replace(method, max_share=1.0)
+    liars = [LyingSite(disobedient.site(ArrayColumns(M)), *by) for M in lies] if by else []
     consensus, broken = held(method, [*own, *liars])
     if broken:
         return {"ended": broken}
@@ -88,6 +90,7 @@ def measured(honest: list[Site], lies: list[Any], by: tuple[Attack, Situation] |
         "rank": consensus.progress.rank, "published": method.model(consensus)["U"].shape[1],
         "rounds": consensus.round,
         "alarms": sum(result.certificate.get("error_ratio", 0.0) > FAILS for result in results),
+        "ratio": max(result.certificate.get("error_ratio", 0.0) for result in results),
         "liars_told": sum(bool(differing(consensus, M)) for M in lies),
         "sound": bool(verdict and verdict.sound), "sentence": verdict.sentence if verdict else "",
     }  # fmt: skip

@@ -91,6 +91,11 @@ def _other_population(world: World, rng: np.random.Generator) -> FloatArray:
     return World.drawn(rng).clean(rng)
 
 
+def _large_other_population(world: World, rng: np.random.Generator) -> FloatArray:
+    """More columns than all others together, and these do not obey `max_share`."""
+    return World.drawn(rng).clean(rng, MANY * COLUMNS)
+
+
 def _much_larger(world: World, rng: np.random.Generator) -> FloatArray:
     return 100.0 * World.drawn(rng).clean(rng)
 
@@ -175,6 +180,16 @@ def _covariance(situation: Situation, told: Consensus, true: TensorMessage) -> T
     return replace(true, tensor=tensor)
 
 
+def _made_up_covariance(situation: Situation, told: Consensus, true: TensorMessage) -> TensorMessage:
+    """Products of scores that nobody has, and so large that nothing else is seen beside them."""
+    if told.stage != COVARIANCE:
+        return true
+    tensor, rng = true.tensor.copy(), np.random.default_rng(told.round)
+    factors = rng.normal(size=(len(tensor), len(tensor) // 2))
+    tensor[:, :-1] = LARGE * factors @ factors.T
+    return replace(true, tensor=tensor)
+
+
 DATA_ONLY = (
     Attack("wrong units", _wrong_units),
     Attack("shuffled", _shuffled),
@@ -182,6 +197,7 @@ DATA_ONLY = (
     Attack("garbage", _garbage),
     Attack("constant", _constant),
     Attack("other population", _other_population),
+    Attack("most columns of another population", _large_other_population),
     Attack("population x 100", _much_larger),
     Attack("hides a pattern", _with_pattern),
     Attack("flags the healthy", _noiseless),
@@ -192,6 +208,7 @@ UPDATES = (
     Attack("update x 1e6", _honest, _large),
     Attack("pull in refinement", _honest, _pull),
     Attack("covariance pulled", _honest, _covariance),
+    Attack("covariance made up", _honest, _made_up_covariance),
     Attack("null counts up", _many, _counts_moved(NULL, 3.0, slice(None))),
     Attack("null counts down", _many, _counts_moved(NULL, -3.0, slice(0, FEW_FEATURES))),
     Attack("shape counts up", _many, _counts_moved(SHAPE, 2.0, slice(None))),

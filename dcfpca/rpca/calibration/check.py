@@ -23,7 +23,7 @@ from dcfpca.rpca.refinement.noise_scale import count_sizes
 from dcfpca.rpca.refinement.null import furthest_usual
 from dcfpca.rpca.refinement.scoring import Scored, expect_entries, score_twice
 from dcfpca.rpca.stage import Partition, Stage
-from dcfpca.rpca.stage_checks import broken_count, exceeds, indefinite
+from dcfpca.rpca.stage_checks import SLACK, broken_count, exceeds, indefinite
 from dcfpca.rpca.stage_list import StagedSite
 
 SUMS, FLAGGED = 4, 2  # shares of entries flagged anew, drawn and flagged, and the vote; the place of the third
@@ -108,7 +108,9 @@ class Check(ClosingStage):
             return "more entries are flagged than there are"
         if reason := broken_count(np.array([votes]), slack, most, "the vote of the sites"):
             return reason
-        if indefinite(projectors, slack) or indefinite(most * np.eye(self.width) - projectors, slack):
+        # Where all sites carry everything, only rounding is left of the rest, and no size to hold it against.
+        rest = most * np.eye(self.width) - projectors
+        if indefinite(projectors, slack) or indefinite(rest, slack + SLACK * most):
             return "a direction has fewer carriers than none, or more than there are sites"
         return ""
 

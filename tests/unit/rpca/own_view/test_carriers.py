@@ -87,6 +87,13 @@ def test_nobody_adds_more_than_one_to_a_count(change: object, reason: str) -> No
     assert reason in method.conserved(consensus, replace(total, sums=changed))
 
 
+def test_rounding_breaks_no_law_where_all_sites_carry_all_directions() -> None:
+    method = method_of(parse_spec({"rows": ROWS, "rank": 2}))
+    sums = method.stage(CHECK).up.zeros()
+    sums.scalars[4:] = SITES * (1.0 + 4.0 * np.finfo(np.float64).eps) * np.eye(2)[np.triu_indices(2)]
+    assert method.conserved(replace(method.begin(), stage=CHECK), Total(sums, SITES)) == ""
+
+
 @pytest.mark.slow
 def test_a_model_that_fails_most_sites_is_told_at_the_operator() -> None:
     method, consensus, total = _last_sum()
