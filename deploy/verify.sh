@@ -77,6 +77,7 @@ verify_lint() {
     step "whether the base image is named by digest" lint_base
     with shellcheck "scripts by shellcheck" lint_scripts
     with check-jsonschema "compose.yaml by the compose schema" lint_compose
+    with check-jsonschema "CI files by the schemas of GitHub and GitLab" lint_ci
     with systemd-analyze "units by systemd-analyze" lint_units
     if have helm && have kubernetes-validate; then
         step "charts by helm lint, helm template and kubernetes-validate --strict" lint_charts

@@ -35,7 +35,7 @@ def cell_peers(results: Path) -> Section | None:
             "the others have all data in one place. Means of F1 and precision at each method's own flags, of the best "
             "F1 of any cut of its order and of the order's average precision; beside F1 and best F1 the problems in "
             "which ours is ahead and behind. Oddities of the tables' own count as false alarms. MacroPCA is missing: "
-            "R's cellWise was not to be had.",
+            "R's cellWise could not be installed.",
             table(["method", "F1", "ours ahead–behind", "precision", "best F1", "ours ahead–behind",
                    "average precision", "problems"], lines),
         ),

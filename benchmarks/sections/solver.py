@@ -155,7 +155,7 @@ def split(results: Path) -> Section | None:
         "The solver: the split does not matter",
         ("python -m benchmarks.solver split",),
         paragraphs(
-            f"The same 300 × 400 matrix as 1, 10, 50 or very unequal sites, with and without 1 % noise, rank given and "
+            f"The same 300 × 400 matrix as 1, 10, 50 or unequal sites, with and without 1 % noise, rank given and "
             f"bound 2r: L differs by at most {power(worst)}, relatively. Every figure that the thresholds depend on "
             "is a "
             "sum of counts over sites, never a mean of medians, so that the path itself does not depend on the split.",

@@ -131,7 +131,7 @@ def _exactness(results: Path) -> str:
         f"Matrices that are low-rank plus sparse exactly: {len(easy)} problems end after at most {most} rounds, with "
         f"an error of L of at most {power(max(row['relative_error_L'] for row in easy))}. Against the published "
         f"solvers, in CPU seconds: the [appendix]({APPENDIX}#peers-the-strongest-solvers-for-one-machine). "
-        "Some, told more, are ahead.",
+        "Some that are given more information are ahead.",
     )
 
 

@@ -14,6 +14,11 @@ lint_scripts() { shellcheck -x deploy/verify.sh deploy/demo/*.sh certs/*.sh exam
 
 lint_compose() { check-jsonschema --quiet --builtin-schema vendor.compose-spec deploy/compose.yaml; }
 
+lint_ci() { # by the schemas of GitHub and GitLab: they cannot be run here
+    check-jsonschema --quiet --builtin-schema vendor.github-workflows .github/workflows/*.yml &&
+        check-jsonschema --quiet --builtin-schema vendor.gitlab-ci --data-transform gitlab-ci .gitlab-ci.yml
+}
+
 lint_units() { # systemd itself reads them, as if the software were installed where they expect it
     local root=$scratch/units
     mkdir -p "$root/opt/dcfpca/bin" "$root/etc/systemd/system" "$root/usr/lib"

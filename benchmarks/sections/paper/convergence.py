@@ -38,7 +38,7 @@ def main(results: Path) -> Section | None:
             "same with one site and K = 1. For CF-PCA and ALM none are printed: λ = n/1250 and η₀ = 5/n are ours, and "
             f"μ grows by {ALM_GROWTH:g}. ± √(mn) outliers; *uniform* are those of the authors' script. The published "
             "curves of CF-PCA, APGM and ALM are read off one plot.",
-            "These settings were chosen on these very problems. CF-PCA: twelve pairs of λ and η at n = 500, then rules "
+            "These settings were chosen on these problems. CF-PCA: twelve pairs of λ and η at n = 500, then rules "
             "for λ by size, of which the former ones missed the published level at n = 1000 (3.5e-4 and 9.8e-6 at 90), "
             "at n = 3000 (9e-4) or with uniform outliers (4.1e-6). The present one rests on an argument: every outlier "
             "is found short by λ, so that err cannot fall below about λ²/n², 6.4e-7, and three times that with uniform "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -20,6 +21,33 @@ MOST_WORDS = {
     "docs/results.md": 2000,
     "docs/faq.md": 1200,
 }
+# What readers stumbled over, and what to write instead. A general prose linter was tried: three of its remarks helped.
+WRITE_INSTEAD = {
+    r"\banew\b": "again",
+    r"\bfor ever\b": "permanently, or no limit",
+    r"\bany more\b": "no longer",
+    r"\b(at most|after|of|for|more than) so many\b": "this many, that number",
+    r"\btells? of\b": "says, reveals",
+    r"\bspeaks? against\b": "contradicts",
+    r"\b(rooms|houses?|doors?)\b": "packages: the reader does not know our images",
+    r"\bbe had\b": "installed, obtained",
+    r"\bvery\b": "nothing, or a number",
+    r"\b([a-z]+)\s+\1\b": "the word once",
+    r"[a-z]::\n": "one colon",
+}
+PAGES = sorted(
+    path
+    for folder in (ROOT, ROOT / "docs", ROOT / "deploy", ROOT / "certs", ROOT / "examples")
+    for path in folder.glob("*.md")
+    if path.name != "CHANGELOG.md"
+)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+def test_a_page_has_no_phrase_that_readers_stumble_over(page: Path) -> None:
+    prose = re.sub(r"(?ms)^```.*?^```|^    .*?$|`[^`\n]*`", "`", page.read_text())
+    found = {rule: match[0] for rule in WRITE_INSTEAD if (match := re.search(rule, prose))}
+    assert not found, [f"{words!r}: write {WRITE_INSTEAD[rule]}" for rule, words in found.items()]
 
 
 @pytest.mark.parametrize("page", MOST_WORDS)
