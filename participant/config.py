@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -31,6 +32,12 @@ def _in_bytes(value: Any) -> Any:
 Size = Annotated[int, BeforeValidator(_in_bytes)]
 WebAddress = Annotated[str, AfterValidator(listening_or_none)]
 Addresses = Annotated[str, AfterValidator(all_dialled)]
+
+
+def _loopback(text: str) -> str:
+    if listening_or_none(text) and text.rpartition(":")[0] not in ("127.0.0.1", "localhost"):
+        raise ValueError("the console speaks plain HTTP, so it listens on 127.0.0.1:PORT alone; tunnel to it by ssh -L")
+    return text
 
 
 class AggregatorTable(Section):
@@ -89,6 +96,16 @@ class NotifyTable(Section):
     )
 
 
+class ConsoleTable(Section):
+    """The console within the daemon."""
+
+    listen: Annotated[str, AfterValidator(_loopback)] = Field(
+        "",
+        description="127.0.0.1:PORT of the page for the people of this site; empty: none. Its link, which works once,"
+        " is in console.link in [state] dir; `dcfpca-participant console` prints it.",
+    )
+
+
 class EngineTable(Section):
     """The engine that runs the local step."""
 
@@ -115,10 +132,17 @@ class Config(Section):
     telemetry: TelemetryTable = Field(default_factory=TelemetryTable)
     engine: EngineTable = Field(default_factory=EngineTable)
     notify: NotifyTable = Field(default_factory=NotifyTable)
+    console: ConsoleTable = Field(default_factory=ConsoleTable)
 
     def model_post_init(self, _: Any, /) -> None:
         """Hand the rules to whoever reads the data."""
         self.data.take_rules(self.rules)
+
+
+def require_console() -> None:
+    """BadInput unless what the console needs is installed."""
+    if find_spec("starlette") is None or find_spec("uvicorn") is None:
+        raise BadInput("the console needs Starlette and uvicorn", "pip install 'dcfpca[console]'")
 
 
 def load_config(path: Path) -> Config:

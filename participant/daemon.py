@@ -23,7 +23,7 @@ from dcfpca.web_server import serve_beside
 from dcfpca.wire.addresses import TlsFiles
 from dcfpca.wire.constants import PROTOCOL
 from participant import wire_codec
-from participant.config import Config
+from participant.config import Config, require_console
 from participant.driver import RunDriver, SiteServices
 from participant.egress import Egress
 from participant.engine.thread_engine import Engine, prepare_loops, prepare_widths
@@ -302,9 +302,20 @@ async def serve(config: Config) -> None:
         facts = site.facts
         log("started", participant=site.name, rows=facts.rows, columns=facts.columns, private=facts.policy.private)
         try:
-            await _until_signalled(_serve_through_full_disks(config, site))
+            with _console(config):
+                await _until_signalled(_serve_through_full_disks(config, site))
         finally:
             log("stopped", participant=site.name)
+
+
+def _console(config: Config) -> contextlib.AbstractContextManager[None]:
+    """The console beside the daemon, where it is asked for."""
+    if not config.console.listen:
+        return contextlib.nullcontext()
+    require_console()
+    from participant.console.app import console_beside  # noqa: PLC0415  an optional extra
+
+    return console_beside(config)
 
 
 async def _serve_through_full_disks(config: Config, site: LocalSite) -> None:

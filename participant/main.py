@@ -240,14 +240,18 @@ def console(
     port: Annotated[int, typer.Option(help="The port on this machine's loopback address.", min=1024, max=65535)] = 7481,
 ) -> None:
     """Show proposals, runs, findings and the ledger on a page for the people of this site, and take their decisions."""
-    from importlib.util import find_spec
+    from participant.config import require_console
 
-    if find_spec("starlette") is None or find_spec("uvicorn") is None:
-        raise BadInput("the console needs Starlette and uvicorn", "pip install 'dcfpca[console]'")
-    from participant.console.app import Console
+    require_console()
+    from participant.console.app import LINK, Console
     from participant.console.app import serve as serve_console
 
-    made = Console(_settings(config), _store(config), port)
+    settings = _settings(config)
+    if settings.console.listen and (kept := settings.state.dir / LINK).exists():
+        result(f"open this link, which works once: {kept.read_text(encoding='utf-8').strip()}")
+        say("the daemon serves it, for this machine alone")
+        return
+    made = Console(settings, _store(config), port)
     result(f"open this link, which works once: {made.gate.link}")
     say("the page is for this machine alone; stop it with Ctrl-C")
     serve_console(made, port)

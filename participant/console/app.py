@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import tempfile
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib.resources import files as package_files
 from pathlib import Path
 from typing import Any
@@ -16,7 +20,8 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
 
-from dcfpca.errors import DcfpcaError
+from dcfpca.errors import BadInput, DcfpcaError
+from dcfpca.logs import log
 from participant.commands.approve import approve_run, approver_name, decline_run, end_like, waiting_runs
 from participant.commands.transform import SCORED
 from participant.config import Config
@@ -28,6 +33,8 @@ from participant.results.reading import read_manifests
 from participant.state.ledger import verify
 from participant.state.store import Store
 
+LINK = "console.link"
+STOP_SECONDS = 5.0
 RUNS_REFRESH = 5
 _KEYS = {
     "size": lambda one: -abs(one.z),
@@ -40,8 +47,8 @@ _KEYS = {
 class Console:
     """The console of one site; it reads and writes the site's state beside a running daemon."""
 
-    def __init__(self, config: Config, store: Store, port: int) -> None:
-        self._config, self._store, self.gate = config, store, Gate(port)
+    def __init__(self, config: Config, store: Store, port: int, renewed: Callable[[str], None] | None = None) -> None:
+        self._config, self._store, self.gate = config, store, Gate(port, renewed)
         self._decisions = Decisions(config.state.dir)
         self._site = config.identity.cert.stem
 
@@ -213,11 +220,45 @@ async def _style(_: Request, __: Visit) -> Response:
 
 
 def serve(console: Console, port: int) -> None:
-    """Serve until interrupted; nothing is logged, the token of the link least of all."""
-    settings = uvicorn.Config(
-        console.app(), host="127.0.0.1", port=port, access_log=False, log_level="warning", server_header=False
-    )
-    uvicorn.Server(settings).run()
+    """Serve until interrupted."""
+    _server(console, port).run()
+
+
+def _server(console: Console, port: int) -> uvicorn.Server:
+    """Nothing is logged, the token of the link least of all."""
+    quiet: dict[str, Any] = {"access_log": False, "log_level": "warning", "server_header": False}
+    return uvicorn.Server(uvicorn.Config(console.app(), host="127.0.0.1", port=port, **quiet))
+
+
+@contextmanager
+def console_beside(config: Config) -> Iterator[None]:
+    """The console of `[console] listen`, in a thread of its own: reading a worklist must not hold up a round.
+
+    Its link is in a file of the state directory, for this user alone, and is another after each use.
+    """
+    port, path = int(config.console.listen.rpartition(":")[2]), config.state.dir / LINK
+    try:
+        listener = socket.create_server(("127.0.0.1", port))
+    except OSError as error:
+        hint = "choose another port in [console] listen"
+        raise BadInput(f"the console cannot listen at {config.console.listen}: {error.strerror}", hint) from None
+
+    def keep(link: str) -> None:
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+            file.write(f"{link}\n")
+
+    store = Store(config.state.dir, config.results.dir)
+    server = _server(Console(config, store, port, keep), port)
+    thread = threading.Thread(target=server.run, args=([listener],), name="console", daemon=True)
+    thread.start()
+    log("console_listening", at=config.console.listen, link_in=str(path))
+    try:
+        yield
+    finally:
+        server.should_exit = True
+        thread.join(STOP_SECONDS)
+        store.close()
+        path.unlink(missing_ok=True)
 
 
 def _now_ms() -> int:

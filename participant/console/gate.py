@@ -28,7 +28,7 @@ HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-_CLOSED = "This link was used, or has expired. Start `dcfpca-participant console` again and open its link."
+_CLOSED = "This link was used, or has expired. Call `dcfpca-participant console` again and open its link."
 
 
 @dataclass(slots=True)
@@ -49,13 +49,20 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 class Gate:
     """Wraps every page of the console at one port."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, renewed: Callable[[str], None] | None = None) -> None:
+        """`renewed` is told of the first link, and of the next one whenever one was used; without it there is one."""
+        self._port, self._renewed = port, renewed
         self._hosts = {f"127.0.0.1:{port}", f"localhost:{port}"}
         self._cookie = f"dcfpca-console-{port}"
         self.root = f"/{secrets.token_urlsafe(16)}"  # of every page; a server at another port is not sent the cookie
         self._visits: dict[str, Visit] = {}
+        self._renew()
+
+    def _renew(self) -> None:
         self._token = secrets.token_urlsafe(32)
-        self.link = f"http://127.0.0.1:{port}/?token={self._token}"
+        self.link = f"http://127.0.0.1:{self._port}/?token={self._token}"
+        if self._renewed is not None:
+            self._renewed(self.link)
 
     async def enter(self, request: Request) -> Response:
         """`/`: open a visit with the token, which is then used up; or go on with the one that is open."""
@@ -65,7 +72,11 @@ class Gate:
         given = request.query_params.get("token", "")
         if self._token and secrets.compare_digest(given.encode(), self._token.encode()):
             self._token, number = "", secrets.token_urlsafe(32)
+            now = time.monotonic()
+            self._visits = {key: visit for key, visit in self._visits.items() if visit.ends > now}
             self._visits[number] = Visit()
+            if self._renewed is not None:
+                self._renew()
             entered.set_cookie(self._cookie, number, httponly=True, samesite="strict", path=self.root)
             return entered
         return entered if self._visit(request) else _refused(_CLOSED)

@@ -12,8 +12,11 @@ from urllib.parse import urlencode, urlsplit
 
 import pytest
 
+from dcfpca.errors import BadInput
 from dcfpca.python_api.result_files import read_table
 from dcfpca.scaffold.local_consortium import free_ports
+from participant.config import load_config
+from participant.console.app import LINK, console_beside
 from participant.findings.decisions import Decisions
 from participant.findings.worklist import matching, read_worklist
 from participant.main import main
@@ -107,6 +110,34 @@ def test_another_host_name_another_site_and_a_form_without_its_token_are_refused
     assert ask(link, f"{root_path}/proposals/autumn/approve", "GET", **cookie)[0].status == 405
     assert ask(link, f"{root_path}/findings", "POST", "x" * 100_000, **cookie)[0].status == 403
     assert len(list(Store(root / "state").ledger.entries())) == before
+
+
+def test_the_daemons_console_has_another_link_after_each_use_for_its_user_alone(
+    template: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text, port = template.read_text(), free_ports(1)[0]
+    config = template.with_name("with-console.toml")
+    config.write_text(f'{text}[console]\nlisten = "127.0.0.1:{port}"\n')
+    kept = template.parent / "state" / LINK
+    with console_beside(load_config(config)):
+        assert kept.stat().st_mode & 0o777 == 0o600
+        with pytest.raises(SystemExit):
+            main(["console", "--config", str(config)])  # prints the link, and starts no second one
+        first = kept.read_text().strip()
+        assert first in capsys.readouterr().out
+        await_answer(first)
+        root, cookie = entered(first)
+        assert ask(first, f"{root}/proposals", **cookie)[0].status == 200
+        second = kept.read_text().strip()
+        assert second != first
+        assert ask(first, f"/?{urlsplit(first).query}")[0].status == 403
+        assert ask(second, f"/?{urlsplit(second).query}")[0].status == 303
+        with pytest.raises(BadInput, match="cannot listen at"), console_beside(load_config(config)):
+            pass
+    assert not kept.exists()
+    config.write_text(f'{text}[console]\nlisten = "0.0.0.0:{port}"\n')
+    with pytest.raises(BadInput, match="tunnel to it"):
+        load_config(config)
 
 
 @needs_browser
