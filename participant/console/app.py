@@ -83,7 +83,9 @@ class Console:
         rows = waiting_runs(self._store, _now_ms())
         approved = {one.run_id for one in self._store.approvals.standing(_now_ms())}
         likes = self._store.approvals.likes(_now_ms())
-        parts = pages.proposals_page([row for row in rows if row.run_id not in approved], likes, visit)
+        parts = pages.proposals_page(
+            [row for row in rows if row.run_id not in approved], self._store.runs(), likes, visit
+        )
         return self._page("/proposals", parts, note)
 
     async def approve(self, request: Request, visit: Visit, form: Form) -> Response:

@@ -13,7 +13,7 @@ from dcfpca.report.page import escape, paragraph, status_badge, table
 from dcfpca.text.console import size
 from participant.commands.approve import closes_ms
 from participant.console.gate import Visit
-from participant.console.proposal_text import proposal_facts
+from participant.console.proposal_text import compared, proposal_facts
 from participant.findings.decisions import VERDICTS
 from participant.findings.worklist import Finding
 from participant.state.approvals import StandingApproval
@@ -56,9 +56,12 @@ def _name_field(visit: Visit) -> str:
     return f'<label>Your name <input name="name" required maxlength="100" autocomplete="name" value="{value}"></label>'
 
 
-def proposals_page(rows: Sequence[RunRow], likes: Sequence[StandingApproval], visit: Visit) -> list[str]:
-    """The runs that wait for a person, each with what it is and two ways to answer; and standing approvals."""
-    asked = [_proposal(row, visit) for row in rows] or [paragraph("No run waits for an answer.")]
+def proposals_page(
+    rows: Sequence[RunRow], every: Sequence[RunRow], likes: Sequence[StandingApproval], visit: Visit
+) -> list[str]:
+    """The runs that wait for a person, each with what it is, compared with `every` run before it, and two ways to
+    answer; and standing approvals."""
+    asked = [_proposal(row, every, visit) for row in rows] or [paragraph("No run waits for an answer.")]
     return [*asked, *(_standing(one, visit) for one in likes)]
 
 
@@ -68,8 +71,9 @@ def _standing(one: StandingApproval, visit: Visit) -> str:
     return f'<article class="card">{paragraph(said)}{end}</article>'
 
 
-def _proposal(row: RunRow, visit: Visit) -> str:
-    facts = "".join(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in proposal_facts(row.spec))
+def _proposal(row: RunRow, every: Sequence[RunRow], visit: Visit) -> str:
+    told = [*proposal_facts(row.spec), *compared(row, every)]
+    facts = "".join(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in told)
     asked = "".join(f'<p class="verdict">{escape(reason)}</p>' for reason in row.reasons)
     approve = (
         f"{_name_field(visit)}<label>In force for <select name=expires><option value=1d>a day</option>"

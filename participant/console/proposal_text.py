@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from dcfpca.errors import DcfpcaError, listed
 from dcfpca.privacy.statement import run_line, spec_document
+from dcfpca.secagg import PastRun, exposure
 from dcfpca.spec import RunSpec, parse_kept_spec
 from dcfpca.terms import Terms
+from participant.state.store import RunRow
 
-MOST_NAMES = 30
+MOST_NAMES, MOST_SHOWN = 30, 60
+UNCOMPARED = ("label", "seed", "enrol_seconds", "warm_start", "participants", "features", "features_sha256")
 
 
 def proposal_facts(spec_text: bytes) -> list[tuple[str, str]]:
@@ -30,6 +34,54 @@ def proposal_facts(spec_text: bytes) -> list[tuple[str, str]]:
         ),
         ("privacy", _privacy(document)),
     ]
+
+
+def compared(row: RunRow, rows: Sequence[RunRow]) -> list[tuple[str, str]]:
+    """What differs from the last run that this site took part in, and whom the sums of all of them expose together."""
+    past = [one for one in rows if one.cohort and one.run_id != row.run_id and one.proposed_ms <= row.proposed_ms]
+    if not past:
+        return [("compared with earlier runs", "this site has taken part in none")]
+    last, spec = max(past, key=lambda one: one.proposed_ms), parse_kept_spec(row.spec)
+    differs = [*_cohort_change(spec, last.cohort), *_changes(json.loads(last.spec), json.loads(row.spec))]
+    said = listed(differs, MOST_NAMES) if differs else "the same sites, features and settings"
+    return [(f"compared with run {last.run_id}", said), ("exposed by both together", _exposed(spec, past))]
+
+
+def _cohort_change(spec: RunSpec, before: Sequence[str]) -> Iterator[str]:
+    if not spec.participants:
+        return
+    for word, names in (("with", {*spec.participants} - {*before}), ("without", {*before} - {*spec.participants})):
+        if names:
+            yield f"{word} {listed(sorted(names), MOST_NAMES)}"
+
+
+def _changes(before: dict[str, Any], now: dict[str, Any]) -> Iterator[str]:
+    old, new = (frozenset(keys.get("features") or ()) for keys in (before, now))
+    for word, names in (("more", new - old), ("fewer", old - new)):
+        if names and old and new:
+            yield f"{word} features: {listed(sorted(names), MOST_NAMES)}"
+    for key in sorted(before.keys() | now.keys()):
+        if key not in UNCOMPARED and before.get(key) != now.get(key):
+            yield f"{key} {_shown(now.get(key))} instead of {_shown(before.get(key))}"
+
+
+def _shown(value: object) -> str:
+    return "not set" if value is None else json.dumps(value, ensure_ascii=False)[:MOST_SHOWN]
+
+
+def _exposed(spec: RunSpec, past: Sequence[RunRow]) -> str:
+    if spec.aggregation != "secure" or not spec.participants:
+        return "known once the sites have enrolled; the daemon then refuses or asks"
+    earlier = [PastRun(one.run_id, frozenset(one.cohort)) for one in past]
+    found = exposure(earlier, frozenset(spec.participants), spec.least_cohort)
+    if found is None:
+        return f"nobody: no difference of their sums is about fewer than {spec.least_cohort} sites"
+    whom = (
+        f"sums of {listed(list(found.members))} alone"
+        if found.members
+        else "possibly one site: there are too many runs"
+    )
+    return f"{whom}, by the differences of this run and {listed(list(found.runs))}"
 
 
 def what_leaves(spec: RunSpec) -> list[str]:
