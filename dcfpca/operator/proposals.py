@@ -167,6 +167,9 @@ def presence_note(spec: RunSpec, known: Sequence[pb.ParticipantView]) -> str:
     if not here:
         way = "start the sites (`dcfpca up DIR`, or `dcfpca-participant serve` at each)"
         return f"no participant is connected: {way}; enrolment waits for them for {spec.enrol_seconds:g} s"
+    away = [one.name for one in known if one.state == "away" and one.name in (spec.participants or [one.name])]
+    if len(here) < spec.least_cohort <= len(here) + len(away):
+        return f"not connected: {listed(away)}; enrolment waits for {spec.enrol_seconds:g} s"
     if len(here) < spec.least_cohort:
         connected = f"{listed(here)} {'is' if len(here) == 1 else 'are'} connected, and a secure run needs"
         return f"{connected} {spec.least_cohort} sites. {WHY_THREE}"

@@ -5,7 +5,6 @@ They are in a file of their own beside the site's state, which no message depend
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from collections.abc import Mapping
 from contextlib import closing
@@ -17,6 +16,7 @@ from typing import NamedTuple
 
 from dcfpca.errors import BadInput
 from participant.results.flag_tables import WITHOUT_PARQUET, Chunk, write_csv, write_parquet
+from participant.state.database import make_private_file
 
 DECISIONS = "decisions.db"
 VERDICTS = ("error", "real", "unsure")
@@ -67,7 +67,7 @@ class Decisions:
 
     def __init__(self, directory: Path) -> None:
         path = directory / DECISIONS
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        make_private_file(path)
         self._database = sqlite3.connect(path, timeout=10, check_same_thread=False)
         self._database.execute(_SCHEMA)
 

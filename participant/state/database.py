@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from contextlib import suppress
 from importlib.resources import files as package_files
 from pathlib import Path
 
@@ -33,7 +34,7 @@ def open_database(path: Path) -> sqlite3.Connection:
 
     Raises UnusableState, or SQLite's own error when the disk is full: then trying again later may succeed.
     """
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+    make_private_file(path)
     path.chmod(0o600)
     database = sqlite3.connect(path, timeout=10, check_same_thread=False)
     try:
@@ -47,6 +48,16 @@ def open_database(path: Path) -> sqlite3.Connection:
         database.close()
         raise
     return database
+
+
+def make_private_file(path: Path) -> None:
+    """Create an empty file for this user alone, unless it is there.
+
+    One that is there is not opened: closing it would end the locks that SQLite holds on it in this process, and the
+    next process to leave would delete the log of writes under the daemon.
+    """
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
 
 
 def run_names(database: sqlite3.Connection) -> list[str]:

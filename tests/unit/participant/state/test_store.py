@@ -6,6 +6,8 @@ import multiprocessing
 import os
 import sqlite3
 import stat
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -311,3 +313,19 @@ def test_a_run_that_a_person_approved_counts_with_the_cohort_its_spec_names(dire
     for run_id, spec in (("approved", named), ("unnamed", SPEC), ("not-approved", named)):
         store.save_consent(run_id, Consent(spec, spec.digest(), True, (), False), 4)
     assert store.past_runs("new") == [PastRun("approved", frozenset("abc"))]
+
+
+def test_a_second_store_in_the_daemons_process_leaves_its_log_of_writes_alone(tmp_path: Path) -> None:
+    """The console within the daemon; what a command of another process does then must not delete the log."""
+    spec, store = RunSpec(rows=4), Store(tmp_path)
+    beside = Store(tmp_path)
+    command = (
+        "from participant.state.store import Store; store = Store(Path({!r})); print(len(store.runs())); store.close()"
+    )
+    for number in range(3):
+        made = ["-c", f"from pathlib import Path; {command.format(str(tmp_path))}"]
+        shown = subprocess.run([sys.executable, *made], check=True, capture_output=True, text=True).stdout
+        assert int(shown) == number
+        store.save_waiting(str(number), spec.canonical(), spec.digest(), False, number)
+    beside.close()
+    store.close()
