@@ -151,7 +151,7 @@ def subscribe_item(request: pb.SubscribeRequest) -> Item:
     sizes = {(one.ref.attempt > 0, len(one.consensus_sha256)) for one in request.seen}
     _require(sizes <= {(True, 32), (False, 0)}, "a digest of an undeclared size")
     _require(all(len(one.ticket) <= TICKET_BYTES for one in request.seen), "a ticket of an undeclared size")
-    return _item("subscription", f"{request.rows} rows", request, None)
+    return _item("subscription", f"{request.rows} features", request, None)
 
 
 def progress_item(contract: Contract, request: pb.ReportProgressRequest) -> Item:

@@ -7,6 +7,7 @@ import socket
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.resources import files as package_files
@@ -199,9 +200,11 @@ class Console:
         """Directories of results below `[results] dir` with their names for people, the newest run first; after each
         run the files that its model has scored."""
         found: dict[str, str] = {}
-        for manifest in reversed(self._manifests()):
+        manifests = self._manifests()
+        labels = Counter(manifest.get("label") for manifest in manifests)
+        for manifest in reversed(manifests):
             run, label = manifest["run"], manifest.get("label") or "run"
-            found[run] = f"{label} ({run})"
+            found[run] = label if label != "run" and labels[label] == 1 else f"{run} {label}"
             for scored in read_manifests(self._config.results.dir / run / SCORED)[::-1]:
                 found[f"{run}/{SCORED}/{Path(scored['directory']).name}"] = f"{scored['scored']}, scored by {label}"
         return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -46,6 +47,11 @@ def _when(at_ms: int) -> str:
     return f"{datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%d %H:%M} UTC"
 
 
+def _title(row: RunRow) -> str:
+    label = json.loads(row.spec).get("label", "")
+    return escape(f"{label} (run {row.run_id})" if label else f"Run {row.run_id}")
+
+
 def _form(action: str, visit: Visit, body: str) -> str:
     hidden = f'<input type="hidden" name="csrf" value="{visit.csrf}">'
     return f'<form method="post" action="{action}">{hidden}{body}</form>'
@@ -67,7 +73,10 @@ def proposals_page(
 
 def _standing(one: StandingApproval, visit: Visit) -> str:
     end = _form(f"/proposals/{escape(one.run_id)}/end", visit, f"{_name_field(visit)}<button>End this</button>")
-    said = f"Runs like {one.run_id} are approved {one.describe()}, unless there is another reason to ask."
+    said = (
+        f"Runs like {one.run_id} are approved by {one.approver} until {_when(one.expires_ms)}, unless there is another"
+    )
+    said += " reason to ask."
     return f'<article class="card">{paragraph(said)}{end}</article>'
 
 
@@ -90,7 +99,7 @@ def _proposal(row: RunRow, every: Sequence[RunRow], visit: Visit) -> str:
     run = escape(row.run_id)
     until = f"enrolment ends {_when(closes_ms(row))}" if row.status == "waiting" else "it waits for this site"
     return (
-        f'<article class="card"><h2>Run {run}</h2><p class="note">Proposed {_when(row.proposed_ms)}; '
+        f'<article class="card"><h2>{_title(row)}</h2><p class="note">Proposed {_when(row.proposed_ms)}; '
         f"{until}.</p>{asked}<dl>{facts}</dl><div class=answers>"
         f"{_form(f'/proposals/{run}/approve', visit, approve)}"
         f"{_form(f'/proposals/{run}/decline', visit, decline)}</div></article>"
@@ -110,11 +119,15 @@ def runs_page(rows: Sequence[RunRow], entries: Sequence[Entry], finished: Mappin
     for row in reversed(rows):
         verdict = finished.get(row.run_id, {}).get("verdict", {}).get("sentence", "")
         link = f'<p><a href="/findings?run={escape(row.run_id)}">Findings of this run</a></p>' if verdict else ""
-        went = f"{count[row.run_id]} messages of {size(total[row.run_id])} left"
+        went = (
+            f"{count[row.run_id]} messages of {size(total[row.run_id])} left"
+            if count[row.run_id]
+            else "nothing has left"
+        )
         where = f", the last in round {last[row.run_id]}" if row.run_id in last else ""
         said = "".join(paragraph(text) for text in (verdict or row.outcome, *row.reasons) if text)
         cards.append(
-            f'<article class="card"><h2>Run {escape(row.run_id)}</h2><p>{status_badge(row.status)}</p>'
+            f'<article class="card"><h2>{_title(row)}</h2><p>{status_badge(row.status)}</p>'
             f'<p class="note">Proposed {_when(row.proposed_ms)}; {went}{where}.</p>{said}{link}</article>'
         )
     return cards
@@ -191,7 +204,7 @@ def ledger_page(entries: Sequence[Entry], text: str, visit: Visit) -> list[str]:
     lines = [
         (
             str(entry.sequence),
-            _when(entry.at_ms),
+            _when(entry.at_ms).removesuffix(" UTC"),
             entry.item.run_id,
             "" if entry.item.round is None else str(entry.item.round),
             entry.item.kind,
@@ -204,7 +217,7 @@ def ledger_page(entries: Sequence[Entry], text: str, visit: Visit) -> list[str]:
     words = text.lower().split()
     fitting = [line for line in lines if all(word in " ".join(line).lower() for word in words)]
     box = f'<label>Search <input type="search" name="q" value="{escape(text)}"></label><button>Show</button>'
-    headings = ("no.", "when", "run", "round", "message", "shape", "size", "detail")
+    headings = ("#no.", "when (UTC)", "run", "round", "message", "shape", "size", "detail")
     return [
         _form("/ledger/verify", visit, "<button>Verify the chain</button>"),
         f'<form class="search" role="search" action="/ledger">{box}</form>',

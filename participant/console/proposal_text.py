@@ -24,9 +24,8 @@ def proposal_facts(spec_text: bytes) -> list[tuple[str, str]]:
     names = listed(list(spec.features), MOST_NAMES) if spec.features else "as this site has them"
     cohort = listed(list(spec.participants), MOST_NAMES) if spec.participants else "whoever enrols in time"
     return [
-        ("label", spec.label or "none"),
         ("who takes part", cohort),
-        ("features", f"{spec.rows}: {names}" if spec.rows else names),
+        ("features", f"{spec.rows}{':' if spec.features else ','} {names}" if spec.rows else names),
         *(("leaves this site", sentence) for sentence in what_leaves(spec)),
         (
             "stays here",
@@ -62,11 +61,8 @@ def _changes(before: dict[str, Any], now: dict[str, Any]) -> Iterator[str]:
             yield f"{word} features: {listed(sorted(names), MOST_NAMES)}"
     for key in sorted(before.keys() | now.keys()):
         if key not in UNCOMPARED and before.get(key) != now.get(key):
-            yield f"{key} {_shown(now.get(key))} instead of {_shown(before.get(key))}"
-
-
-def _shown(value: object) -> str:
-    return "not set" if value is None else json.dumps(value, ensure_ascii=False)[:MOST_SHOWN]
+            shown = [json.dumps(keys.get(key), ensure_ascii=False)[:MOST_SHOWN] for keys in (now, before)]
+            yield f"{key} {shown[0]} instead of {shown[1]}".replace("null", "none")
 
 
 def _exposed(spec: RunSpec, past: Sequence[RunRow]) -> str:

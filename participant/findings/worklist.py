@@ -17,6 +17,8 @@ from dcfpca.python_api.result_files import read_table
 from participant.findings.decisions import Decision, Place
 from participant.results.flag_tables import INSTRUMENTS, OUTLIERS, RULES, SAMPLES, THIS_SITE, instrument_text
 
+TELLING = 0.02
+
 
 @dataclass(frozen=True, slots=True)
 class Finding:
@@ -59,7 +61,8 @@ class Finding:
         said = f"{side} what is expected, by {times} times what is usual"
         if self.unusual_for == THIS_SITE:
             said += "; usual for all sites together, unusual at this one: another device, or a mix-up?"
-        if math.isnan(self.exceeded_by) or math.isnan(self.values):
+        # A bound that many lie below says nothing; it is wide where a feature has few values.
+        if not self.exceeded_by <= TELLING * self.values:
             return said
         return f"{said}; at most {self.exceeded_by:.0f} of {self.values:,.0f} values lie further off"
 

@@ -101,7 +101,7 @@ def test_small_messages_are_small() -> None:
 def test_a_site_names_the_consensus_of_its_latest_attempt_and_none_of_a_run_without_one() -> None:
     attempt, none_yet = types.RoundRef(run_id="run-1", attempt=1), types.RoundRef(run_id="run-2")
     named, nothing = pb.Seen(ref=attempt, consensus_sha256=bytes(32)), pb.Seen(ref=none_yet)
-    assert contract.subscribe_item(pb.SubscribeRequest(rows=6, seen=[named, nothing])).shape == "6 rows"
+    assert contract.subscribe_item(pb.SubscribeRequest(rows=6, seen=[named, nothing])).shape == "6 features"
     wrong = pb.Seen(ref=attempt), pb.Seen(ref=none_yet, consensus_sha256=bytes(32)), pb.Seen(consensus_sha256=bytes(9))
     for one in wrong:
         with pytest.raises(EgressViolation, match="digest"):
