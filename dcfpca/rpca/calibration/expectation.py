@@ -58,14 +58,14 @@ class Expectation:
 
 
 def model_from_covariance(
-    centre: FloatArray, covariance: FloatArray, columns: float, few: NDArray[np.bool_], rank: int
+    centre: FloatArray, covariance: FloatArray, columns: float, few: NDArray[np.bool_]
 ) -> ScoreModel:
-    """The model with this covariance, shrunk by as much as the number of samples asks for: to its `rank` leading
-    directions and what of each feature these leave. So precise relations stay precise, and chance ones fade."""
+    """The model with this covariance, shrunk by as much as the number of samples asks for: to its leading directions
+    and what of each feature these leave. So precise relations stay precise, and chance ones fade."""
     share = shrinkage(len(centre), columns)
     values, vectors = np.linalg.eigh(0.5 * (covariance + covariance.T))
     values = np.maximum(values, 0.0)
-    leading = (np.arange(len(values)) >= len(values) - rank) * values
+    leading = np.where(values > chance_variance(len(centre), columns), values, 0.0)
     left = np.maximum((vectors**2) @ (values - leading), LEAST_VARIANCE)
     return ScoreModel(centre, vectors * np.sqrt((1.0 - share) * values + share * leading), share * left, few)
 
@@ -73,6 +73,20 @@ def model_from_covariance(
 def shrinkage(rows: int, columns: float) -> float:
     """The share of the covariance that its diagonal alone makes up, for so many features and samples."""
     return float(np.clip(SHRINKAGE * rows / max(columns, 1.0), LEAST_SHRINKAGE, MOST_SHRINKAGE))
+
+
+def chance_variance(rows: int, columns: float) -> float:
+    """The variance of independent scores of so many samples and one weak factor along a leading direction that is half
+    chance: with more, the direction is mostly the factor's (Baik, Ben Arous and Péché)."""
+    ratio = rows / max(columns, 1.0)
+    factor = 0.5 * (ratio + np.sqrt(ratio**2 + 8.0 * ratio))
+    return float((1.0 + factor) * (1.0 + ratio / factor))
+
+
+def leading_directions(factor: FloatArray, columns: float) -> int:
+    """How many of the last factors `model_from_covariance` did not shrink; the others fall short by half its share."""
+    least = (1.0 - 0.5 * shrinkage(len(factor), columns)) * chance_variance(len(factor), columns)
+    return int(np.count_nonzero(np.sum(factor**2, axis=0) > least))
 
 
 def tail_variance(model: ScoreModel, scores: FloatArray, trusted: NDArray[np.bool_], samples: float) -> FloatArray:
@@ -152,12 +166,10 @@ def moment_sums(model: ScoreModel, scores: FloatArray) -> tuple[float, FloatArra
     return float(found.coherent.sum()), filled.sum(axis=1), squares
 
 
-def model_from_moments(
-    model: ScoreModel, count: float, total: FloatArray, squares: FloatArray, rank: int
-) -> ScoreModel:
+def model_from_moments(model: ScoreModel, count: float, total: FloatArray, squares: FloatArray) -> ScoreModel:
     """The next model, from the sums of `moment_sums` over all sites."""
     mean = total / max(count, 1.0)
-    return model_from_covariance(mean, squares / max(count, 1.0) - np.outer(mean, mean), count, model.few, rank)
+    return model_from_covariance(mean, squares / max(count, 1.0) - np.outer(mean, mean), count, model.few)
 
 
 def wrapped_sums(scores: FloatArray) -> FloatArray:

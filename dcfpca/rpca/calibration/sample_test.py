@@ -28,7 +28,7 @@ EDGES = np.arange(-20.0, 20.01, 0.25)
 COUNTS = EDGES.size + 1
 LOWER, MIDDLE = 0.2, 0.5  # levels of the first guess: a fifth of odd samples moves them little
 LOCATION = np.linspace(-1.5, 1.0, 26)  # of the guess
-SCALE = np.geomspace(0.5, 2.0, 21)
+LESS, MORE, SCALES = 0.5, 2.0, 31  # of the smaller and the larger of the guess and the typical scale
 FREEDOM = np.array([4.0, 6.0, 9.0, 14.0, 25.0, 60.0, 1000.0])
 TYPICAL_FREEDOM, FREEDOM_SPREAD = 60.0, 1.2  # of the prior, over the logarithm
 TYPICAL_SCALE, SCALE_SPREAD = 1.1, 0.4  # … of the scale itself, over the logarithm
@@ -100,17 +100,32 @@ def fit_sample_null(counts: FloatArray, merging: Merging) -> SampleNull:
         return SampleNull(0.0, 1.0, float(FREEDOM[-1]))
     lower, middle = np.interp([LOWER, MIDDLE], np.cumsum(counts)[:-1] / counts.sum(), EDGES)
     guess = max((middle - lower) / -NormalDist().inv_cdf(LOWER), LEAST_SCALE)
-    locations, scales = middle + guess * LOCATION, guess * SCALE
+    # Merged counts of few samples may have a chance guess: what is typical is tried beside it.
+    small, large = min(guess, TYPICAL_SCALE), max(guess, TYPICAL_SCALE)
+    locations, scales = middle + large * LOCATION, np.geomspace(LESS * small, MORE * large, SCALES)
+    counts = counts if merging.least == 1 else _spread_out(counts)
     filled = np.flatnonzero(counts)
     bins = slice(filled[0], filled[-1] + 1)  # beyond them shares add nothing
-    likely = np.tensordot(_log_shares(locations, scales, bins), counts[bins], axes=(4, 0))
+    share = 1.0 if merging.least == 1 else 0.5  # of the samples, that their merged groups tell as much as
+    likely = share * np.tensordot(_log_shares(locations, scales, bins), counts[bins], axes=(4, 0))
     likely -= 0.5 * (np.log(scales / TYPICAL_SCALE)[:, None, None] / SCALE_SPREAD) ** 2
     likely -= 0.5 * (np.log(FREEDOM / TYPICAL_FREEDOM)[:, None] / FREEDOM_SPREAD) ** 2
     likely -= 0.5 * ((np.log(ODD / (1.0 - ODD)) - TYPICAL_ODD) / ODD_SPREAD) ** 2
-    i, j, k, _ = np.unravel_index(int(np.argmax(likely)), likely.shape)
-    share = 1.0 if merging.least == 1 else 0.5  # of the samples, that their merged groups tell as much as
-    scale, freedom = float(scales[j]) / _merged_deviation(merging), max(share * float(counts.sum()) - 1.0, 1.0)
-    return SampleNull(float(locations[i]), scale, float(min(FREEDOM[k], freedom)))
+    weight = np.exp(likely - likely.max())
+    location, scale, tail = (weight.sum(axis=tuple({0, 1, 2, 3} - {axis})) / weight.sum() for axis in range(3))
+    most = max(share * float(counts.sum()) - 1.0, 1.0)
+    spread = float(np.exp(scale @ np.log(scales))) / _merged_deviation(merging)
+    return SampleNull(float(location @ locations), spread, float(min(np.exp(tail @ np.log(FREEDOM)), most)))
+
+
+def _spread_out(counts: FloatArray) -> FloatArray:
+    """Merged counts, half of each group evenly over the bins up to the next: groups that happen to lie in one bin would
+    pass for samples that are alike."""
+    filled = np.flatnonzero(counts)
+    ends = np.concatenate([[filled[0]], filled + 0.5, [filled[-1] + 1]])
+    upto = np.cumsum(counts)[filled]
+    middle = np.concatenate([[0.0], upto - 0.5 * counts[filled], upto[-1:]])
+    return np.diff(np.interp(np.arange(counts.size + 1), ends, middle))
 
 
 def _merged_deviation(merging: Merging) -> float:

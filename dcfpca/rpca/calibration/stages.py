@@ -124,9 +124,9 @@ class Covariance(ClosingStage):
         if plan.fresh:
             correlation = correlation_of(sums[:, :-1])
             few = plan.calibration.of_few_values
-            model = model_from_covariance(np.zeros(len(sums)), correlation, plan.columns, few, plan.rank)
+            model = model_from_covariance(np.zeros(len(sums)), correlation, plan.columns, few)
         else:
-            model = model_from_moments(plan.calibration.model, count, sums[:, -1], sums[:, :-1], plan.rank)
+            model = model_from_moments(plan.calibration.model, count, sums[:, -1], sums[:, :-1])
         found = replace(plan.calibration, mean=model.centre, own=model.own, factor=model.factor)
         columns, done, final, limited = consensus.memory[COUNTERS]
         stage = COVARIANCE if done + 1 < COVARIANCE_ROUNDS else NULL

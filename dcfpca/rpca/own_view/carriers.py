@@ -50,7 +50,7 @@ def error_ratio(plan: ClosingPlan, M: FloatArray, hidden: NDArray[np.bool_]) -> 
     judged = hidden & (np.abs(M - middle[:, None]) <= NEAR * deviation[:, None])
     if M.shape[1] < COLUMNS_EACH * len(M) or np.count_nonzero(judged) < FEWEST_HIDDEN:
         return 0.0
-    alone = expect(model_alone(shown, few_values(shown), plan.rank), shown).score
+    alone = expect(model_alone(shown, few_values(shown)), shown).score
     shape, model = plan.calibration.shape, plan.calibration.model
     shared = shape.backward(expect(model, shape.forward(shown)).score)
     errors = [np.minimum(np.abs(M - made) / deviation[:, None], CAP)[judged].mean() for made in (shared, alone)]

@@ -37,13 +37,13 @@ MOST_SIZE = 25.0  # of a squared deviation, where columns are compared
 LEAST = 1e-8  # of the largest eigenvalue
 
 
-def own_model(shared: ScoreModel, scores: FloatArray, rank: int) -> ScoreModel:
+def own_model(shared: ScoreModel, scores: FloatArray) -> ScoreModel:
     """The model of a site with these scores (m × n, NaN: unobserved)."""
     directions = min(len(scores), scores.shape[1] // COLUMNS_EACH)
     offset = _own_offset(shared, scores)
     if directions == 0:
         return replace(shared, centre=shared.centre + offset)
-    alone = model_alone(scores, shared.few, rank)
+    alone = model_alone(scores, shared.few)
     # All centres or none: the chance of own ones goes along the directions, and some alone would break relations.
     centre = alone.centre if offset.any() and directions == len(scores) else shared.centre + offset
     covariance = _adapted(covariance_of(alone), covariance_of(shared), directions, scores.shape[1])
@@ -58,14 +58,14 @@ def _own_offset(shared: ScoreModel, scores: FloatArray) -> FloatArray:
     return np.where(clear, off, 0.0)
 
 
-def model_alone(scores: FloatArray, few: NDArray[np.bool_], rank: int) -> ScoreModel:
+def model_alone(scores: FloatArray, few: NDArray[np.bool_]) -> ScoreModel:
     """The model that these columns give by themselves. Features of few values are in it as if independent."""
     middle, deviation = margins(scores)
     X = np.where(few[:, None], np.nan, (scores - middle[:, None]) / deviation[:, None])
     start = correlation_of(wrapped_sums(X))
-    model = model_from_covariance(np.zeros(len(X)), start, float(X.shape[1]), few, rank)
+    model = model_from_covariance(np.zeros(len(X)), start, float(X.shape[1]), few)
     for _ in range(STEPS):
-        model = model_from_moments(model, *moment_sums(model, X[:, _calmest(model, X)]), rank)
+        model = model_from_moments(model, *moment_sums(model, X[:, _calmest(model, X)]))
     centre = middle + deviation * model.centre
     return ScoreModel(centre, deviation[:, None] * model.factor, deviation**2 * model.own, few)
 

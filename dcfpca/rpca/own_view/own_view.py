@@ -72,7 +72,7 @@ def own_plan(plan: ClosingPlan, M: FloatArray, local: float) -> ClosingPlan:
     known = replace(known, knots=own_knots(known, M, few, varied))
     scores = known.shape.forward(M)
     # Where others make a feature look like a few values, what all share does not relate it to any other.
-    model = model_alone(scores, few, plan.rank) if varied.any() else own_model(known.model, scores, plan.rank)
+    model = model_alone(scores, few) if varied.any() else own_model(known.model, scores)
     found = replace(known, mean=model.centre, factor=model.factor, own=model.own)
     z = expect_entries(replace(plan, calibration=found), M, M).z
     found = own_null(found, z, local, _frequent(M)[1] < SELDOM)

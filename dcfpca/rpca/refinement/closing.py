@@ -167,7 +167,8 @@ def opening_plan(fitted: Consensus, history: FloatArray, columns: float, ending:
     if refined:
         U = np.linalg.qr(U)[0]
         variance = np.maximum(variance, float(history[-1]) ** 2)
-        spread = np.full(rows, unit)
+        # So coarse that what is hidden does not move it: bins of values then stand where they would without it.
+        spread = np.full(rows, 16.0 ** np.floor(np.log2(unit) / 4.0) if unit > 0.0 else 1.0)
         noise = np.full(rows, float(history[-1]))
     else:
         basis = np.linalg.svd(U, full_matrices=False)

@@ -117,10 +117,13 @@ class HiddenColumns:
 
     def read(self, start: int, stop: int) -> FloatArray:
         """Columns start … stop − 1."""
-        block = self.columns.read(start, stop)
+        return self.shown_of(self.columns.read(start, stop), start)
+
+    def shown_of(self, block: FloatArray, start: int) -> FloatArray:
+        """What is shown of this block of columns, which begins at `start`."""
         if not self.hiding or self.share <= 0.0:
             return block
-        shown = np.array(block, order="C")
+        shown, stop = np.array(block, order="C"), start + block.shape[1]
         cut, loops = (start, stop), compiled_loops()
         if loops is not None and cut not in self._places:
             self._places[cut] = None

@@ -68,12 +68,13 @@ class Refinement(ClosingStage):
         hidden.hiding = plan.hiding
         total, V = np.zeros(self.up.size), np.zeros((site.view.own.shape[1], plan.rank))
         for first, last in blocks(site.view.own):
-            M, model = hidden.read(first, last), plan.model
+            whole, model = hidden.columns.read(first, last), plan.model
+            M = hidden.shown_of(whole, first)
             # Where this site took no part in the round before, V begins at the data alone.
             start = None if plan.fresh else carried_coefficients(site, model.U, first, last)
             V[first:last] = fit_columns(model, M, start)
             loss = float(objective_by_column(model, M, V[first:last]).sum())
-            total += refinement_update(plan, M, V[first:last], loss).flat()
+            total += refinement_update(plan, whole, M, V[first:last], loss).flat()
         keep_coefficients(site, plan.subspace.U, V)
         return TensorMessage.unflatten(self.up, total)
 
@@ -105,14 +106,14 @@ class Refinement(ClosingStage):
         done, measuring = done + 1, not final or done < MEASURING_ROUNDS
         plan, moved = _stepped(asked, totals)
         if measuring:
-            plan = _measured(asked, plan, totals)
+            plan = _measured(asked, plan, totals, bool(final))
         rests = bool(final) and not measuring and moved < self._rest(plan)
         spent = bool(final) and done >= MOST_ROUNDS
         stage = self.name
         if rests or spent or (not final and done >= BOUND_ROUNDS):
             stage, plan = self.after_fit(plan) if final else VALIDATE, replace(plan, hiding=False)
-        if not asked.hiding:
-            consensus = replace(consensus, memory={**consensus.memory, ENTRIES: totals.residuals.sum(axis=1)})
+        entries = (totals.above + totals.below).sum(axis=1)
+        consensus = replace(consensus, memory={**consensus.memory, ENTRIES: entries})
         counters = (columns, done, final, float(bool(limited) or (spent and not rests)))
         return self.next_round(consensus, stage, plan, counters, moved)
 
@@ -138,17 +139,17 @@ class Refinement(ClosingStage):
             if reason := broken_count(part, rounding, what="a count of entries"):
                 return reason
         over, under, above, below = (part.sum(axis=1) for part in counts)
-        entries, summed = over + under, 2 * RESIDUAL_BINS.count * rounding
+        shown, entries, summed = over + under, above + below, 2 * RESIDUAL_BINS.count * rounding
         if exceeds(entries, columns * n, summed + total.rounding[1] * n):
             return "a feature has more entries than there are columns"
-        if unequal(above + below, entries, 2.0 * summed):
+        if (exceeds if plan.hiding else unequal)(shown, entries, 2.0 * summed):
             return "the counts of a feature's values and of its residuals are not of the same entries"
         known = consensus.memory.get(ENTRIES)
-        if known is not None and total.whole and (exceeds if plan.hiding else unequal)(entries, known, summed):
+        if known is not None and total.whole and unequal(entries, known, summed):
             return "the counts of a feature do not add up to its entries in earlier rounds"
         if reason := _broken_directions(sums.scalars * n, total.rounding[1] * n):
             return reason
-        return self._broken_products(sums, total.rounding, entries / n)
+        return self._broken_products(sums, total.rounding, shown / n)
 
     def _broken_products(self, sums: TensorMessage, rounding: tuple[float, float], entries: FloatArray) -> str:
         """Laws of products with V, per column."""
@@ -193,10 +194,13 @@ def _stepped(asked: ClosingPlan, totals: RefinementTotals) -> tuple[ClosingPlan,
     return replace(asked, U=U, variance=variance, centre=subspace.centre, taken=taken, fresh=False), moved
 
 
-def _measured(asked: ClosingPlan, plan: ClosingPlan, totals: RefinementTotals) -> ClosingPlan:
+def _measured(asked: ClosingPlan, plan: ClosingPlan, totals: RefinementTotals, final: bool) -> ClosingPlan:
     """The plan with the scales of features that the counts tell, and what of columns along directions."""
-    found = marginals(totals.above, totals.below, plan.median, plan.spread)
     leverage = leverage_of(asked.subspace, asked.model.ridge)
+    if final and plan.outlying.cut > 0.0:
+        # Values were measured before the rank was chosen, and what entries are judged by should not depend on it.
+        return replace(plan, noise=fit_noise(totals.residuals, plan.noise, plan.spread, leverage))
+    found = marginals(totals.above, totals.below, plan.median, plan.spread)
     noise = fit_noise(totals.residuals, plan.noise, found.spread, leverage)
     # Directions are in units of the features: while those move, every column would look outlying.
     moved = (found.median - asked.median) / found.spread, np.log(found.spread / asked.spread)
@@ -210,15 +214,18 @@ def _units(plan: ClosingPlan) -> FloatArray:
     return np.asarray(np.sqrt(np.maximum(plan.variance, max(1e-12 * largest, np.finfo(np.float64).tiny))))
 
 
-def refinement_update(plan: ClosingPlan, M: FloatArray, V: FloatArray, objective: float) -> TensorMessage:
-    """The sums of a refinement round over these columns."""
+def refinement_update(
+    plan: ClosingPlan, whole: FloatArray, M: FloatArray, V: FloatArray, objective: float
+) -> TensorMessage:
+    """The sums of a refinement round over these columns, of which M is shown. Values are counted of hidden entries as
+    well: so features' scales, and all that entries are judged by, do not depend on which entries a site hides."""
     model, n, units, width = plan.model, plan.columns, _units(plan), plan.U.shape[1]
     L = model.low_rank(V)
-    places = plan.outlying.places(M, plan)
+    places = plan.outlying.places(whole, plan)
     calm = plan.outlying.calm_places(places)
     counts = [
         *count_sides(M - L, model.noise, RESIDUAL_BINS, AT_MEDIAN),
-        *count_sides(M - plan.median[:, None], plan.spread, MARGINAL_BINS, AT_MEDIAN),
+        *count_sides(whole - plan.median[:, None], plan.spread, MARGINAL_BINS, AT_MEDIAN),
     ]
     pull, weight = pulls(M, L, model.noise, calm)
     scaled = np.zeros((M.shape[1], width))

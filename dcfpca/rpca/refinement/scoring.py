@@ -15,6 +15,7 @@ from dcfpca.rpca.calibration.expectation import (
     ScoreModel,
     chunks,
     expect,
+    leading_directions,
     shrinkage,
     tail_variance,
 )
@@ -117,10 +118,11 @@ def _oddness(
     """How odd the samples of these parts are. Those that are `calm` and coherent have a part in the model, of whose
     covariance the share `diagonal` is in its diagonal."""
     odd, first = [], 0
+    leading = model.factor.shape[1] if diagonal >= 1.0 else leading_directions(model.factor, plan.taken)
     for own, found in parts:
         last = first + own.shape[1]
         taken = found.coherent & calm[first:last] if calm is not None else np.zeros(last - first, dtype=bool)
-        odd.append(oddness(model, own, found, Origin(plan.taken, taken, plan.rank, diagonal)))
+        odd.append(oddness(model, own, found, Origin(plan.taken, taken, leading, diagonal)))
         first = last
     return np.concatenate(odd)
 

@@ -30,7 +30,7 @@ def draw(count: int, seed: int) -> NDArray[np.float64]:
 
 
 def test_expected_is_the_conditional_mean_given_the_other_entries() -> None:
-    model = model_from_covariance(np.zeros(ROWS), covariance(), 1e9, FEW, 0)
+    model = model_from_covariance(np.zeros(ROWS), covariance(), 1e9, FEW)
     whole = model.factor @ model.factor.T + np.diag(model.own)
     X = draw(5, 1)
     X[2, 0] = np.nan
@@ -46,7 +46,7 @@ def test_expected_is_the_conditional_mean_given_the_other_entries() -> None:
 
 
 def test_a_gross_entry_is_distrusted_and_its_neighbours_are_not_blamed() -> None:
-    model = model_from_covariance(np.zeros(ROWS), covariance(), 1e9, FEW, 0)
+    model = model_from_covariance(np.zeros(ROWS), covariance(), 1e9, FEW)
     clean = draw(200, 2)
     spoiled = clean.copy()
     spoiled[3] += 40.0
@@ -61,22 +61,22 @@ def test_a_gross_entry_is_distrusted_and_its_neighbours_are_not_blamed() -> None
 
 def test_deviations_of_clean_samples_are_standard_normal() -> None:
     X = draw(4000, 3)
-    z = expect(model_from_covariance(np.zeros(ROWS), covariance(), 1e9, FEW, 0), X).z(X)
+    z = expect(model_from_covariance(np.zeros(ROWS), covariance(), 1e9, FEW), X).z(X)
     assert z.std(axis=1) == pytest.approx(np.ones(ROWS), abs=0.05)
 
 
 def test_moments_with_gross_entries_are_those_of_the_clean_samples() -> None:
     X = draw(4000, 4)
     X[np.random.default_rng(5).random(X.shape) < 0.05] += 30.0
-    model = model_from_covariance(np.zeros(ROWS), correlation_of(wrapped_sums(X)), X.shape[1], FEW, 0)
+    model = model_from_covariance(np.zeros(ROWS), correlation_of(wrapped_sums(X)), X.shape[1], FEW)
     for _ in range(3):
-        model = model_from_moments(model, *moment_sums(model, X), 0)
+        model = model_from_moments(model, *moment_sums(model, X))
     found = model.factor @ model.factor.T + np.diag(model.own)
     assert np.abs(found - covariance()).max() < 0.12
 
 
 def test_moments_add_up_over_any_split_of_the_samples() -> None:
-    X, model = draw(50, 6), model_from_covariance(np.zeros(ROWS), covariance(), 50, FEW, 0)
+    X, model = draw(50, 6), model_from_covariance(np.zeros(ROWS), covariance(), 50, FEW)
     X[1, 4], X[2, 9] = np.nan, 25.0
     whole = moment_sums(model, X)
     parts = [moment_sums(model, part) for part in (X[:, :20], X[:, 20:])]
@@ -93,7 +93,7 @@ def test_a_constant_feature_is_correlated_with_none() -> None:
 
 def test_a_rare_value_of_a_feature_of_few_values_stays_trusted() -> None:
     few = np.arange(ROWS) == 0
-    model = model_from_covariance(np.zeros(ROWS), np.where(np.eye(ROWS), 0.05, 0.0), 1e9, few, 0)
+    model = model_from_covariance(np.zeros(ROWS), np.where(np.eye(ROWS), 0.05, 0.0), 1e9, few)
     X = np.zeros((ROWS, 1))
     X[0] = 2.0
     assert expect(model, X).trusted[0, 0]
@@ -102,5 +102,5 @@ def test_a_rare_value_of_a_feature_of_few_values_stays_trusted() -> None:
 def test_a_precise_relation_of_few_samples_stays_precise() -> None:
     rng = np.random.default_rng(8)
     X = rng.normal(size=(ROWS, 1)) @ rng.normal(size=(1, 40)) + 1e-3 * rng.normal(size=(ROWS, 40))
-    model = model_from_covariance(np.zeros(ROWS), X @ X.T / 40, 40, FEW, 1)
+    model = model_from_covariance(np.zeros(ROWS), X @ X.T / 40, 40, FEW)
     assert expect(model, X).deviation.max() < 5e-3

@@ -10,7 +10,12 @@ from scipy import stats
 
 from dcfpca.methods import method_of
 from dcfpca.rpca.calibration.calibration import FIGURES
-from dcfpca.rpca.calibration.expectation import expect, model_from_covariance, shrinkage
+from dcfpca.rpca.calibration.expectation import (
+    expect,
+    leading_directions,
+    model_from_covariance,
+    shrinkage,
+)
 from dcfpca.rpca.calibration.leave_one_out import Origin, distance_without
 from dcfpca.rpca.column_blocks import ArrayColumns
 from dcfpca.rpca.method import FloatArray
@@ -23,23 +28,24 @@ from dcfpca.spec import parse_spec
 ROWS, DRAWN = 20, 2000
 
 
-def drawn(columns: int, rng: np.random.Generator) -> FloatArray:
-    loadings = np.random.default_rng(5).normal(size=(ROWS, 3)) * [1.5, 1.0, 0.7]
+def drawn(columns: int, rng: np.random.Generator, factors: int = 3) -> FloatArray:
+    loadings = np.random.default_rng(5).normal(size=(ROWS, 3)) * np.where(np.arange(3) < factors, [1.5, 1.0, 0.7], 0.0)
     return np.asarray(loadings @ rng.normal(size=(3, columns)) + 0.8 * rng.normal(size=(ROWS, columns)))
 
 
-@pytest.mark.parametrize("rank", [0, 3])
-def test_distances_are_those_from_a_model_of_the_other_samples(rank: int) -> None:
-    X, few, used = drawn(30, np.random.default_rng(1)), np.zeros(ROWS, dtype=bool), np.ones(ROWS, dtype=bool)
+@pytest.mark.parametrize("factors", [0, 3])
+def test_distances_are_those_from_a_model_of_the_other_samples(factors: int) -> None:
+    X, few, used = drawn(30, np.random.default_rng(1), factors), np.zeros(ROWS, dtype=bool), np.ones(ROWS, dtype=bool)
     centre, covariance, n = X.mean(axis=1), np.cov(X, bias=True), X.shape[1]
-    model = model_from_covariance(centre, covariance, n, few, rank)
+    model = model_from_covariance(centre, covariance, n, few)
+    assert leading_directions(model.factor, n) == factors
     found = expect(model, X, np.ones(X.shape, dtype=bool))
-    origin = Origin(n, np.arange(n) < n - 1, rank, shrinkage(ROWS, n))
+    origin = Origin(n, np.arange(n) < n - 1, factors, shrinkage(ROWS, n))
     close, apart = distance_without(model, X, found, found, used, origin), found.distance
     true = []
     for place in range(n - 1):
         others = np.delete(X, place, axis=1)
-        without = model_from_covariance(others.mean(axis=1), np.cov(others, bias=True), n, few, rank)
+        without = model_from_covariance(others.mean(axis=1), np.cov(others, bias=True), n, few)
         true.append(expect(without, X[:, [place]], np.ones((ROWS, 1), dtype=bool)).distance[0])
     assert np.mean(apart[:-1]) < 0.7 * np.mean(true)
     np.testing.assert_allclose(close[:-1], true, rtol=0.2)

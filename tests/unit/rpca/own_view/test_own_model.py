@@ -35,7 +35,7 @@ def test_a_planted_direction_does_not_hide_a_pattern_from_a_site_that_does_not_m
     scores = _scores(rng, factors)
     scores[:, :5] += 4.0 * pattern[:, None]
     planted = _shared(np.column_stack([factors, strength * pattern]))
-    own = own_model(planted, scores, 4)
+    own = own_model(planted, scores)
     hit = np.ix_(pattern > 0.0, np.arange(5))
     assert (np.abs(expect(planted, scores).z(scores))[hit] < 4.0).mean() > 0.8, "else nothing was hidden"
     assert (np.abs(expect(own, scores).z(scores))[hit] > 4.0).all()
@@ -44,7 +44,7 @@ def test_a_planted_direction_does_not_hide_a_pattern_from_a_site_that_does_not_m
 def test_a_site_that_agrees_with_the_others_judges_as_they_do() -> None:
     rng, factors, _ = _world(2)
     shared = _shared(factors)
-    own = own_model(shared, _scores(rng, factors), 3)
+    own = own_model(shared, _scores(rng, factors))
     fresh = _scores(rng, factors, 2000)
     one, other = (expect(model, fresh).z(fresh) for model in (shared, own))
     assert np.sqrt(np.mean((one - other) ** 2)) < 0.4
@@ -56,7 +56,7 @@ def test_a_factor_that_only_this_site_has_is_not_taken_for_errors() -> None:
     here = np.column_stack([factors, rng.normal(size=(ROWS, 2))])
     scores = _scores(rng, here)
     shared = _shared(factors)
-    far = [np.mean(np.abs(expect(m, scores).z(scores)) > 4.0) for m in (shared, own_model(shared, scores, 3))]
+    far = [np.mean(np.abs(expect(m, scores).z(scores)) > 4.0) for m in (shared, own_model(shared, scores))]
     assert far[0] > 0.1
     assert far[1] < 2e-3
 
@@ -65,7 +65,7 @@ def test_own_centres_are_taken_where_they_are_clearly_own_also_of_few_columns() 
     rng, factors, _ = _world(4)
     offset = np.zeros(ROWS)
     offset[3] = 6.0
-    own = own_model(_shared(factors), _scores(rng, factors, 8) + offset[:, None], 3)
+    own = own_model(_shared(factors), _scores(rng, factors, 8) + offset[:, None])
     assert abs(own.centre[3] - 6.0) < 1.5
     np.testing.assert_array_equal(np.delete(own.centre, 3), 0.0)
 
@@ -73,6 +73,6 @@ def test_own_centres_are_taken_where_they_are_clearly_own_also_of_few_columns() 
 def test_few_columns_leave_the_shared_covariance_outside_of_its_leading_directions() -> None:
     rng, factors, _ = _world(5)
     shared = _shared(factors)
-    own = own_model(shared, _scores(rng, factors, 12), 3)
+    own = own_model(shared, _scores(rng, factors, 12))
     weak = np.linalg.eigh(covariance_of(shared))[1][:, : ROWS - 4]
     np.testing.assert_allclose(weak.T @ covariance_of(own) @ weak, weak.T @ covariance_of(shared) @ weak, atol=1e-6)

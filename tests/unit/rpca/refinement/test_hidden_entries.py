@@ -9,7 +9,10 @@ from dcfpca.methods import method_of
 from dcfpca.rpca.column_blocks import ArrayColumns
 from dcfpca.rpca.refinement import hidden_entries
 from dcfpca.rpca.refinement.hidden_entries import HiddenColumns
+from dcfpca.rpca.simulate import simulate
 from dcfpca.spec import parse_spec
+
+SCALED = parse_spec({"rows": 10, "scaling": "robust"})
 
 
 def test_hidden_entries_follow_the_content_of_a_column_not_its_place() -> None:
@@ -94,3 +97,18 @@ def test_a_site_hides_by_its_own_key_other_entries_than_the_spec_tells() -> None
     for one, other in ((b"", b"one"), (b"one", b"two")):
         shared = np.count_nonzero(hidden[one, True] & hidden[other, True])
         assert shared < 0.2 * np.count_nonzero(hidden[one, True])
+
+
+@pytest.mark.parametrize("factors", [0, 2])
+def test_which_entries_are_flagged_does_not_depend_on_which_are_hidden(factors: int) -> None:
+    rng = np.random.default_rng(factors)
+    M = rng.normal(size=(10, factors)) @ rng.normal(size=(factors, 210)) + rng.standard_t(3, size=(10, 210))
+    M += np.where(rng.random(M.shape) < 0.03, rng.uniform(5.0, 30.0, M.shape), 0.0)  # some of which lie about the cut
+    sites, method = [ArrayColumns(part) for part in np.split(M, 3, axis=1)], method_of(SCALED)
+    runs = [simulate(method, sites, keys=[b"%d of %d" % (site, run) for site in range(3)]) for run in range(6)]
+    flags = [run.outliers.toarray() != 0.0 for run in runs]
+    assert flags[0].any()
+    for other in flags[1:]:
+        np.testing.assert_array_equal(other, flags[0])
+    ranks = {run.consensus.progress.rank for run in runs}
+    assert max(ranks) - min(ranks) <= 2
