@@ -46,7 +46,12 @@ class LocalSite:
 
     def __post_init__(self) -> None:
         self.parts = MatrixParts(self.matrix, self.data.missing > 0)
-        self.facts = replace(self.facts, used_columns=self.used_columns)
+        self.facts = replace(
+            self.facts,
+            used_columns=self.used_columns,
+            columns_of=self.columns_of,
+            id_at=lambda spec, place: self.part(spec).id_at(place),
+        )
 
     def take_data(self, other: LocalSite) -> str:
         """Go on with data that was read anew; returns in one line what differs, empty if nothing does."""
@@ -62,6 +67,15 @@ class LocalSite:
             return self.fitted_columns(spec).shape[1]
         except BadInput:  # the site lacks features that the spec names, and refuses it for that
             return self.data.columns
+
+    def columns_of(self, spec: RunSpec) -> secagg.ColumnSet:
+        """The columns that the sums of a run tell of: those with an entry in its features. Under differential privacy
+        all: which of a person's columns is used changes nothing about whom it is charged to."""
+        if spec.privacy is not None or (used := self.part(spec)).columns.shape[1] == self.data.columns:
+            return self.column_set
+        assert used.samples is not None
+        whole = self.matrix.samples
+        return self.column_set.at(used.samples if whole is None else np.searchsorted(whole, used.samples))
 
     def columns(self, spec: RunSpec) -> Columns:
         """The local matrix, restricted to the features that the spec names, in the spec's order."""
@@ -163,8 +177,6 @@ def open_site(config: Config, *, make_key: bool = True) -> LocalSite:
         policy=config.policy,
         features=matrix.features,
         entries=data.entries,
-        column_set=columns,
-        id_at=matrix.id_at,
         memory_limit=config.engine.memory_limit,
     )
     return LocalSite(credentials, peer_verifier, matrix, facts, data, columns, source, key)

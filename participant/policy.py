@@ -107,9 +107,10 @@ class SiteFacts:
     """How many entries each feature has, where some are missing; empty: as many as columns."""
     used_columns: Callable[[RunSpec], int] | None = field(default=None, repr=False)
     """How many columns enter the sums of a run with this spec; None: all."""
-    column_set: ColumnSet | None = field(default=None, repr=False)
-    id_at: Callable[[int], str] = field(default=str, repr=False)
-    """The id of a column, which never leaves the site."""
+    columns_of: Callable[[RunSpec], ColumnSet] | None = field(default=None, repr=False)
+    """The columns that the sums of a run with this spec tell of; None: not known."""
+    id_at: Callable[[RunSpec, int], str] = field(default=lambda _, place: str(place), repr=False)
+    """The id of one of them, which never leaves the site."""
     memory_limit: int = 0
     """Bytes that the site's rounds may take ([engine] memory_limit); 0: no limit."""
     outdated: str = ""

@@ -68,40 +68,38 @@ def check_exposure(spec: RunSpec, site: SiteFacts, cohort: Collection[str], past
     alone."""
     if not past:
         return Reasons()
-    overlapping = [run for run in past if run.cohort and _overlaps(site, run)]
+    now = site.columns_of(spec) if site.columns_of is not None else None
+    overlapping = [run for run in past if run.cohort and (now is None or now.shared_with(run.columns).any())]
     found = exposure(overlapping, frozenset(cohort), site.policy.min_cohort)
     members = () if found is None else (f"the cohort differs too little from an earlier one: {found}",)
     return Reasons(members, _changed_columns(spec, site, frozenset(cohort), past))
 
 
-def _overlaps(site: SiteFacts, run: PastRun) -> bool:
-    return site.column_set is None or bool(site.column_set.shared_with(run.columns).any())
-
-
 def _changed_columns(
     spec: RunSpec, site: SiteFacts, cohort: frozenset[str], past: Sequence[PastRun]
 ) -> tuple[str, ...]:
-    """Whom this run would expose, if the data changed by few columns since a run with another of its members.
+    """Whom this run would expose, if its columns differ by few from those of a run with another of its members: the
+    data has changed, or a few have entries in the features of one of the two alone.
 
     Noise hides a column whichever of the two runs has it.
     """
-    if spec.privacy is not None or site.column_set is None:
+    if spec.privacy is not None or site.columns_of is None:
         return ()
     others, fewest = cohort - {site.name}, site.policy.columns_needed(spec.width)
     compared = [run for run in past if not run.noisy and (not run.cohort or not others or run.cohort & others)]
-    found = column_exposure(compared, site.column_set, fewest)
+    found = column_exposure(compared, site.columns_of(spec), fewest)
     if found is None:
         return ()
-    ways_out = f"wait until {fewest} or more have changed, or propose the run with [privacy]"
+    ways_out = f"wait until {fewest} or more differ, or propose the run with [privacy]"
     if not found.places.size and not found.gone:
         runs = ", ".join(found.runs)
         return (f"with the runs {runs} nobody can say whether too few columns would be exposed; {ways_out}",)
-    ids = [site.id_at(int(place)) for place in found.places]
+    ids = [site.id_at(spec, int(place)) for place in found.places]
     whom = f"{len(ids)} of the present columns ({', '.join(ids)})" if ids else "none of the present columns"
-    gone = f" and {found.gone} that the data has no longer" if found.gone else ""
+    gone = f" and {found.gone} that it leaves out" if found.gone else ""
     return (
-        f"with {', '.join(found.runs)} it would tell of {whom}{gone} alone, because the data has changed by so few"
-        f" since; {ways_out}",
+        f"with {', '.join(found.runs)} it would tell of {whom}{gone} alone, because the columns that have entries in"
+        f" its features differ by so few; {ways_out}",
     )
 
 

@@ -47,6 +47,10 @@ class ColumnSet:
             return np.ones(self.contents.size, dtype=bool)
         return np.isin(self.owners, earlier.owners) | np.isin(self.contents, earlier.contents)
 
+    def at(self, places: NDArray[np.intp]) -> ColumnSet:
+        """The columns at these places alone."""
+        return ColumnSet(self.key_id, self.contents[places], self.owners[places])
+
     def to_bytes(self) -> bytes:
         """The set as a file keeps it."""
         return self.key_id + self.contents.astype("<u8").tobytes() + self.owners.astype("<u8").tobytes()

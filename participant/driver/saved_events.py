@@ -67,7 +67,7 @@ def _save_consent(services: SiteServices, run_id: str, consent: Consent) -> None
         site = services.site
         if consent.spec.privacy is not None:
             store.pin_data(run_id, site.pinned_digest)  # the data that is charged is the data that answers
-        store.save_joining(run_id, consent, site.column_set, site.unit, now_ms)
+        store.save_joining(run_id, consent, site.columns_of(consent.spec), site.unit, now_ms)
         return
     store.save_consent(run_id, consent, now_ms)
     store.privacy.settle(run_id, now_ms)
@@ -82,7 +82,7 @@ def _save_secure(services: SiteServices, run: SecureRun, event: events.Event, so
     if not (record := run.record):
         return  # the set-up has not begun
     if isinstance(event, events.Answered):
-        store.save_exposure(services.site.column_set.digest, run.run_id, run.cohort)
+        store.save_exposure(services.site.columns_of(run.spec).digest, run.run_id, run.cohort)
     if isinstance(event, events.KeyWanted):
         store.pin_data(run.run_id, services.site.pinned_digest)
         if run.spec.privacy is not None:

@@ -32,7 +32,7 @@ from dcfpca.secagg.messages import consensus_digest, opening_digest
 from dcfpca.secagg.set_up import roster_digest
 from dcfpca.secagg.state import Step, latest, to_record
 from dcfpca.terms import Terms
-from dcfpca.wire.tensors import DigestedBytes, message_from
+from dcfpca.wire.tensors import DigestedBytes, message_bytes, message_from
 from participant.session.actions import Action, AdvertiseRunKey, Complain, ShareGroupSecret, SignedEvidence
 from participant.session.events import (
     Announcement,
@@ -181,7 +181,7 @@ class SecureRun:
         if again is not None and again.consensus_sha256 != sha256:
             raise ChangedConsensus(f"round {round} was opened with another consensus, which this site has computed on")
         opening = announced_opening(opened.announced, self.agreed.blocks[opened.consensus.stage], payload.sha)
-        self._check_start(opened)
+        self._check_start(opened, payload)
         self._check_first_exponents(opening, before)
         side = self.side
         bound = opening_digest(self.terms, side.state.roster, opening)
@@ -200,12 +200,18 @@ class SecureRun:
             raise ImplausibleConsensus(f"round {round} was refused before anything was computed: {reason}")
         return Admitted(opened, consensus, opening, bound, again)
 
-    def _check_start(self, opened: Opened) -> None:
-        """A run begins with an empty memory, or with exactly the result of the run that the spec names. From a U of its
-        own choice the aggregator would learn how many columns lie along it."""
-        if opened.ref.round == 0 and self._start and opened.announced.memory_sha256 != self._start:
-            begin = f"the result of {self.spec.warm_start}" if self.spec.warm_start else "nothing"
-            raise WrongConsensus(f"the run was opened with another memory than {begin}, at which its spec begins")
+    def _check_start(self, opened: Opened, payload: DigestedBytes) -> None:
+        """A run begins with a consensus that its spec alone decides, and with an empty memory or exactly the result of
+        the run that the spec names. From a U or a window of its own choice the aggregator would learn how many columns
+        lie along the one, or entries in the other."""
+        if opened.ref.round != 0:
+            return
+        begin = self.agreed.method.begin()
+        if opened.consensus.stage != begin.stage or bytes(payload.data) != message_bytes(begin.broadcast):
+            raise WrongConsensus("the run was opened with another consensus than the one at which its spec begins")
+        if self._start and opened.announced.memory_sha256 != self._start:
+            known = f"the result of {self.spec.warm_start}" if self.spec.warm_start else "nothing"
+            raise WrongConsensus(f"the run was opened with another memory than {known}, at which its spec begins")
 
     def _check_first_exponents(self, opening: Opening, before: LocalStep | None) -> None:
         """In the first round of a layout the exponents are fixed by the layout alone. With lower ones the aggregator

@@ -13,6 +13,7 @@ from participant.policy import ABOUT_DATA
 from tests.support.hostile.attacked_sites import NAMES, OTHERS, VICTIM, Watch, attacked_sites, begun
 from tests.support.hostile.lying_aggregator import LyingAggregator, run_of
 from tests.support.hostile.secure_play import FixedCohortPlay
+from tests.support.services.federation import Federation
 
 FEWEST = 5
 
@@ -79,9 +80,36 @@ def test_a_run_after_one_column_was_added_needs_a_person_there_who_is_told_which
     reason = asked(liar, second, VICTIM)
     assert first in reason
     assert f"it would tell of 1 of the present columns ({before}) alone" in reason
-    assert f"wait until {FEWEST} or more have changed, or propose the run with [privacy]" in reason
+    assert f"wait until {FEWEST} or more differ, or propose the run with [privacy]" in reason
     for name in OTHERS:
         assert liar.await_call("Respond", name, second.run_id).request.accept
+
+
+def test_a_second_run_over_other_features_needs_a_person_where_few_have_entries_in_one_of_the_two_alone(
+    tmp_path: Path,
+) -> None:
+    names, draw = ("age", "chol", "pulse", "hiv"), np.random.default_rng(2)
+    (tmp_path / "names.txt").write_text("\n".join(names))
+    table = {"data": {"feature_names": str(tmp_path / "names.txt"), "missing": "allow"}}
+    with Federation(tmp_path) as federation, LyingAggregator(federation) as liar:
+        for name in OTHERS:
+            data = draw.normal(size=(4, 12))
+            data[:3, 7] = np.nan if name == "ann" else 1.0  # of the eighth at ann, the last measurement alone is known
+            federation.add_site(name, data, tables=table, min_columns=FEWEST)
+        federation.start_sites(OTHERS)
+        first, second = (
+            FixedCohortPlay(liar, OTHERS, rank=1, features=chosen, rows=len(chosen)) for chosen in (names, names[:3])
+        )
+        first.enrol()
+        first.set_up()
+        first.play_round()
+        first.finish("aborted")
+        second.propose()
+        assert "it would tell of none of the present columns and 1 that it leaves out alone" in asked(
+            liar, second, "ann"
+        )
+        for name in OTHERS[1:]:
+            assert liar.await_call("Respond", name, second.run_id).request.accept
 
 
 def test_an_open_cohort_is_left_without_a_word_about_the_columns_that_it_would_expose(liar: LyingAggregator) -> None:

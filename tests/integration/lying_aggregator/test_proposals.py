@@ -12,6 +12,7 @@ import pytest
 
 from dcfpca.method_memory import encode_memory
 from dcfpca.methods import method_of
+from dcfpca.rpca.method import TensorMessage
 from participant.policy import ABOUT_DATA
 from tests.support.hostile.attacked_sites import NAMES, SOON, Watch, await_results, begun, refused
 from tests.support.hostile.lying_aggregator import LyingAggregator, run_of
@@ -65,6 +66,17 @@ def test_a_run_that_begins_at_nothing_is_not_opened_with_a_subspace_in_its_memor
     watch, after = Watch(run), run.open(question)
     for name in NAMES:
         assert "another memory than nothing" in watch.refusal(name, "WrongConsensus")["reason"]
+    assert refused(question, liar, after) == list(NAMES)
+
+
+def test_the_first_round_is_not_opened_with_a_window_of_the_liars_choice(liar: LyingAggregator) -> None:
+    run = set_up(liar, scaling="robust")
+    told = run.consensus.broadcast
+    chosen = TensorMessage(np.column_stack([np.full(run.spec.rows, 3.0), told.tensor[:, 1]]), np.array([1.0]))
+    question = run.announcement(replace(run.consensus, broadcast=chosen))
+    watch, after = Watch(run), run.open(question)
+    for name in NAMES:
+        assert "another consensus than the one at which its spec begins" in watch.refusal(name)["reason"]
     assert refused(question, liar, after) == list(NAMES)
 
 

@@ -6,11 +6,12 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
 
-def play(liar: type[RuleBasedStateMachine], scripts: int, *, derandomize: bool = False) -> None:
-    """Play so many scripts of up to 20 steps; the first that breaks the machine's invariant fails, not shortened."""
+def play(liar: type[RuleBasedStateMachine], scripts: int, *, steps: int = 20, derandomize: bool = False) -> None:
+    """Play so many scripts of up to so many steps; the first that breaks the machine's invariant fails, not
+    shortened."""
     chosen = settings(
         max_examples=scripts,
-        stateful_step_count=20,
+        stateful_step_count=steps,
         deadline=None,
         database=None,
         derandomize=derandomize,

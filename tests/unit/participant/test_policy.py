@@ -273,7 +273,7 @@ def after_change(*, noisy: bool = False, cohort: str = "abc") -> list[PastRun]:
 
 def now(first: int) -> SiteFacts:
     """The site when it has the columns `first` … `first + 39`."""
-    return site(columns=40, column_set=column_set(40, first), id_at=lambda place: f"id-{first + place}")
+    return site(columns=40, columns_of=lambda _: column_set(40, first), id_at=lambda _, place: f"id-{first + place}")
 
 
 def test_a_run_after_few_columns_changed_waits_for_a_person_who_is_told_whom_it_exposes_and_the_ways_out() -> None:
@@ -281,8 +281,8 @@ def test_a_run_after_few_columns_changed_waits_for_a_person_who_is_told_whom_it_
     assert isinstance(verdict, Accept)
     assert verdict.needs_approval
     (said,) = verdict.why.about_data
-    assert "with run-1 it would tell of 1 of the present columns (id-40) and 1 that the data has no longer" in said
-    assert "wait until 20 or more have changed, or propose the run with [privacy]" in said
+    assert "with run-1 it would tell of 1 of the present columns (id-40) and 1 that it leaves out" in said
+    assert "wait until 20 or more differ, or propose the run with [privacy]" in said
     assert verdict.why.leaving == (ABOUT_DATA,)
 
 
