@@ -17,16 +17,9 @@ from dcfpca.atomic_files import file_version
 from dcfpca.errors import BadIdentity, DcfpcaError
 from dcfpca.identity import Identity, Role, fingerprint
 from dcfpca.logs import log
-from dcfpca.pki import (
-    Credentials,
-    check_role,
-    identity_mark,
-    load_credentials,
-    marks_of,
-    parse_certificate,
-    verify_peer,
-)
-from dcfpca.pki.revocation import read_list_file, read_lists
+from dcfpca.pki.credential_files import Credentials, load_credentials
+from dcfpca.pki.revocation import identity_mark, marks_of, read_list_file, read_lists
+from dcfpca.pki.trust import check_role, parse_certificate, verify_peer
 
 CHECK_SECONDS = 1.0
 """How often the files are checked; revocation has to take effect within seconds."""

@@ -27,7 +27,7 @@ from pathlib import Path
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from dcfpca.pki import open_authority
+from dcfpca.pki.ca_directory import open_authority
 from tests.support.services.federation import Federation
 from tests.support.services.light_site import LightSite, papers_of
 from tests.support.services.processes import Process

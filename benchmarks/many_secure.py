@@ -36,7 +36,8 @@ from threadpoolctl import threadpool_limits
 from benchmarks.many_participants import await_connected, forget_peak
 from benchmarks.rounds.round_cost import SetUpClock, cpu_seconds
 from dcfpca.identity import Role
-from dcfpca.pki import open_authority, verify_peer
+from dcfpca.pki.ca_directory import open_authority
+from dcfpca.pki.trust import verify_peer
 from dcfpca.secagg.neighbours import degree_for
 from dcfpca.v1 import admin_pb2 as pb
 from tests.support.services.federation import Federation

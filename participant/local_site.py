@@ -14,7 +14,8 @@ from dcfpca import secagg
 from dcfpca.errors import BadInput
 from dcfpca.identity import Role
 from dcfpca.logs import log
-from dcfpca.pki import Credentials, load_credentials, sign
+from dcfpca.pki.credential_files import Credentials, load_credentials
+from dcfpca.pki.keys import sign
 from dcfpca.rpca.method import Columns
 from dcfpca.spec import RunSpec
 from participant.config import Config

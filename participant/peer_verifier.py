@@ -13,9 +13,10 @@ from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 from dcfpca.atomic_files import file_version
 from dcfpca.errors import BadIdentity
 from dcfpca.identity import Role
-from dcfpca.pki import Credentials, verify_peer
+from dcfpca.pki.credential_files import Credentials
 from dcfpca.pki.keys import write_file
 from dcfpca.pki.revocation import RevocationLists, load_revocations, read_list_file, read_trusted_lists
+from dcfpca.pki.trust import verify_peer
 
 FILE = "crl.pem"
 _FETCHED = "from the aggregator"

@@ -15,7 +15,8 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from aggregator.config import Config
 from dcfpca.errors import Unreachable
 from dcfpca.identity import Role
-from dcfpca.pki import Credentials, load_credentials, whole_days
+from dcfpca.pki.credential_files import Credentials, load_credentials
+from dcfpca.pki.trust import whole_days
 from dcfpca.wire.constants import STANDBY
 
 

@@ -35,7 +35,7 @@ from aggregator.store.update_files import UpdateKey
 from aggregator.trust import CALLER, Caller, Trust
 from dcfpca.errors import BadMessage
 from dcfpca.logs import log
-from dcfpca.pki import verify
+from dcfpca.pki.keys import verify
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import rounds_pb2_grpc
 from dcfpca.v1.types_pb2 import Receipt, TensorPart

@@ -22,7 +22,7 @@ from aggregator.rpc.rounds import RoundServicer
 from aggregator.run_registry import RunRegistry
 from aggregator.trust import Trust
 from dcfpca.errors import BadInput
-from dcfpca.pki import Credentials
+from dcfpca.pki.credential_files import Credentials
 from dcfpca.v1 import admin_pb2, admin_pb2_grpc, rounds_pb2, rounds_pb2_grpc
 from dcfpca.wire.constants import STANDBY
 from dcfpca.wire.tensors import read_update_part, read_whole_update

@@ -34,7 +34,8 @@ from aggregator.trust import CHECK_SECONDS, Trust
 from dcfpca import logs
 from dcfpca.errors import DcfpcaError
 from dcfpca.freed_memory import collect_garbage_rarely, keep_freed_memory
-from dcfpca.pki import Credentials, sign
+from dcfpca.pki.credential_files import Credentials
+from dcfpca.pki.keys import sign
 from dcfpca.version import __version__
 from dcfpca.web_server import WebServer, serve_beside
 

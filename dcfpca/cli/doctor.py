@@ -15,7 +15,7 @@ from dcfpca.doctor.checks import check_aggregators, check_credentials, check_dir
 from dcfpca.identity import Role
 from dcfpca.operator.client import Operator, explain
 from dcfpca.operator.connection import ConnectionSettings, serving_channel
-from dcfpca.pki import Credentials
+from dcfpca.pki.credential_files import Credentials
 from dcfpca.text.console import report_checks
 
 

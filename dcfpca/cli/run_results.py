@@ -16,7 +16,8 @@ from dcfpca.errors import BadIdentity, BadInput, Refused, Unreachable
 from dcfpca.identity import Role
 from dcfpca.operator.client import Operator
 from dcfpca.operator.connection import ConnectionSettings, connected
-from dcfpca.pki import load_certificates, parse_certificate, verify, verify_peer
+from dcfpca.pki.keys import verify
+from dcfpca.pki.trust import load_certificates, parse_certificate, verify_peer
 from dcfpca.report.page import write_report
 from dcfpca.report.run import run_report
 from dcfpca.run_references import find_run, is_whole

@@ -20,7 +20,8 @@ from dcfpca.errors import DcfpcaError, Unreachable
 from dcfpca.identity import Role
 from dcfpca.operator.client import explain
 from dcfpca.operator.connection import channel_to
-from dcfpca.pki import SOON_DAYS, Credentials, load_credentials, parse_certificate, whole_days
+from dcfpca.pki.credential_files import Credentials, load_credentials
+from dcfpca.pki.trust import SOON_DAYS, parse_certificate, whole_days
 from dcfpca.version import __version__
 from dcfpca.wire.addresses import Address, TlsFiles, dial, handshake
 from dcfpca.wire.constants import PROTOCOL, STANDBY

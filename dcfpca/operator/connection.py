@@ -16,7 +16,7 @@ import grpc
 from dcfpca.config_file import read_toml
 from dcfpca.errors import BadInput
 from dcfpca.operator.client import Operator, explain
-from dcfpca.pki import Credentials, load_credentials
+from dcfpca.pki.credential_files import Credentials, load_credentials
 from dcfpca.wire.addresses import Address, TlsFiles
 
 CONNECTION_KEYS = ("aggregator", "ca", "cert", "key")

@@ -9,8 +9,9 @@ from dcfpca.doctor import CheckResult, fail, ok, warn
 from dcfpca.doctor.checks import check_aggregators, check_credentials, check_directory
 from dcfpca.errors import DcfpcaError
 from dcfpca.identity import Role
-from dcfpca.pki import SOON_DAYS, Credentials
+from dcfpca.pki.credential_files import Credentials
 from dcfpca.pki.revocation import RevocationLists, read_list_file, read_lists
+from dcfpca.pki.trust import SOON_DAYS
 from dcfpca.wire.addresses import Address, TlsFiles
 from participant.config import Config
 from participant.data.facts import DataFacts, measure, orientation_doubt

@@ -16,7 +16,7 @@ from dcfpca.atomic_files import file_version
 from dcfpca.errors import BadIdentity, DcfpcaError, Refused, Unreachable
 from dcfpca.identity import Role
 from dcfpca.logs import log
-from dcfpca.pki import Credentials, load_credentials
+from dcfpca.pki.credential_files import Credentials, load_credentials
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.wire.addresses import Address, TlsFiles, diagnose
 from participant.link.calls import TOO_LARGE, Backoff, Link, StreamReplaced, is_too_large

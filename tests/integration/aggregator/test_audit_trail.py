@@ -14,7 +14,7 @@ import pytest
 
 from aggregator.store import audit
 from dcfpca.identity import Role
-from dcfpca.pki import sign
+from dcfpca.pki.keys import sign
 from dcfpca.spec import parse_spec
 from dcfpca.v1 import admin_pb2
 from dcfpca.v1 import rounds_pb2 as pb

@@ -15,7 +15,8 @@ import pytest
 
 from dcfpca.identity import Role
 from dcfpca.methods import method_of
-from dcfpca.pki import Credentials, sign
+from dcfpca.pki.credential_files import Credentials
+from dcfpca.pki.keys import sign
 from dcfpca.rpca.column_blocks import ArrayColumns
 from dcfpca.rpca.simulate import simulate
 from dcfpca.spec import parse_spec

@@ -13,7 +13,7 @@ import pytest
 from aggregator.store import audit
 from dcfpca.cli.main import command_tree, main
 from dcfpca.identity import Role
-from dcfpca.pki import SiteFiles
+from dcfpca.pki.credential_files import SiteFiles
 from dcfpca.v1 import admin_pb2
 from tests.support.services.federation import to_toml
 from tests.support.services.service import Service, service

@@ -19,7 +19,8 @@ from dcfpca.doctor import CheckResult, Level, worst
 from dcfpca.doctor.checks import check_network
 from dcfpca.identity import Role, fingerprint
 from dcfpca.operator.connection import ConnectionSettings
-from dcfpca.pki import SiteFiles, create_authority, issue_credentials, load_credentials
+from dcfpca.pki.ca_directory import create_authority
+from dcfpca.pki.credential_files import SiteFiles, issue_credentials, load_credentials
 from dcfpca.wire.addresses import Address, TlsFiles
 from tests.support.services.service import Service, service
 

@@ -14,7 +14,8 @@ from aggregator.main import main as aggregator_main
 from dcfpca.cli.main import main as operator_main
 from dcfpca.errors import DcfpcaError
 from dcfpca.identity import Role
-from dcfpca.pki import create_authority, issue_credentials
+from dcfpca.pki.ca_directory import create_authority
+from dcfpca.pki.credential_files import issue_credentials
 from dcfpca.text.command_runner import FAILED, MISUSED
 from participant.main import main as participant_main
 from participant.policy import ABOUT_DATA

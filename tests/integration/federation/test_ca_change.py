@@ -10,8 +10,8 @@ import pytest
 from cryptography import x509
 
 from dcfpca.identity import Role
-from dcfpca.pki import Authority, create_authority, issue_credentials
-from dcfpca.pki.ca_directory import list_records, revoke_certificates
+from dcfpca.pki.ca_directory import Authority, create_authority, list_records, revoke_certificates
+from dcfpca.pki.credential_files import issue_credentials
 from dcfpca.rpca.synthetic import Recipe, generate
 from tests.support.services.federation import Federation
 

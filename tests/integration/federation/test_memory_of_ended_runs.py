@@ -20,7 +20,7 @@ from aggregator.run_registry import EnrolmentTimer
 from aggregator.runner import Runner
 from aggregator.store.run_rows import StoredSum
 from dcfpca.identity import Role
-from dcfpca.pki import sign
+from dcfpca.pki.keys import sign
 from dcfpca.rpca.method import Consensus, Layout
 from dcfpca.rpca.stage_list import Method
 from dcfpca.secagg.fixed_point import BlockLayout

@@ -14,7 +14,7 @@ from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
 from dcfpca.identity import Role
-from dcfpca.pki import SiteFiles
+from dcfpca.pki.credential_files import SiteFiles
 from dcfpca.rpca.synthetic import Recipe, generate
 from dcfpca.v1 import admin_pb2, rounds_pb2
 from tests.support.services.federation import Federation

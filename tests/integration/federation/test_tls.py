@@ -15,7 +15,8 @@ import pytest
 from aggregator.rpc.server import ServedCertificate
 from dcfpca.identity import Role
 from dcfpca.operator.connection import channel_to
-from dcfpca.pki import Credentials, SiteFiles, create_authority, issue_credentials
+from dcfpca.pki.ca_directory import create_authority
+from dcfpca.pki.credential_files import Credentials, SiteFiles, issue_credentials
 from dcfpca.v1 import admin_pb2, rounds_pb2
 from dcfpca.v1.admin_pb2_grpc import AdminServiceStub
 from dcfpca.v1.rounds_pb2_grpc import RoundServiceStub

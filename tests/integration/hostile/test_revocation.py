@@ -14,7 +14,8 @@ import pytest
 from aggregator.store import participants
 from aggregator.store.store import Store
 from dcfpca.identity import Role, fingerprint
-from dcfpca.pki import Credentials, key_mark, serial_mark
+from dcfpca.pki.credential_files import Credentials
+from dcfpca.pki.revocation import key_mark, serial_mark
 from dcfpca.v1 import admin_pb2, rounds_pb2
 from dcfpca.v1.rounds_pb2_grpc import RoundServiceStub
 from dcfpca.wire.constants import PROTOCOL

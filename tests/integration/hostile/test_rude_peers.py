@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives import hashes
 
 from aggregator.service.serve import cut_expired
 from dcfpca.identity import Role
-from dcfpca.pki import load_credentials
+from dcfpca.pki.credential_files import load_credentials
 from dcfpca.v1 import admin_pb2, rounds_pb2
 from dcfpca.v1.admin_pb2_grpc import AdminServiceStub
 from dcfpca.v1.rounds_pb2_grpc import RoundServiceStub

@@ -16,8 +16,10 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from dcfpca.identity import Role
-from dcfpca.pki import Authority, SiteFiles, create_authority, issue_credentials, verify_peer
+from dcfpca.pki.ca_directory import Authority, create_authority
+from dcfpca.pki.credential_files import SiteFiles, issue_credentials
 from dcfpca.pki.keys import new_private_key, private_pem
+from dcfpca.pki.trust import verify_peer
 
 METHOD = "/test.Identity/Who"
 PATIENCE = 10.0

@@ -12,7 +12,8 @@ import pytest
 
 from dcfpca.identity import Role
 from dcfpca.methods import method_of
-from dcfpca.pki import create_authority, issue_credentials
+from dcfpca.pki.ca_directory import create_authority
+from dcfpca.pki.credential_files import issue_credentials
 from dcfpca.rpca.synthetic import Recipe, generate
 from dcfpca.spec import parse_spec
 from participant.state.ledger import verify

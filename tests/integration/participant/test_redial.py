@@ -9,7 +9,8 @@ import grpc
 import pytest
 
 from dcfpca.identity import Role
-from dcfpca.pki import Credentials, create_authority, issue_credentials, load_credentials
+from dcfpca.pki.ca_directory import create_authority
+from dcfpca.pki.credential_files import Credentials, issue_credentials, load_credentials
 from dcfpca.v1 import rounds_pb2 as pb
 from participant.link import Link
 from participant.link.calls import Backoff

@@ -24,7 +24,8 @@ from google.protobuf.message import Message
 
 from dcfpca.errors import BadMessage
 from dcfpca.identity import Role
-from dcfpca.pki import create_authority, issue_credentials
+from dcfpca.pki.ca_directory import create_authority
+from dcfpca.pki.credential_files import issue_credentials
 from dcfpca.rpca.method import FloatArray
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types

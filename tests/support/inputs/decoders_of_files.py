@@ -17,10 +17,11 @@ from dcfpca import web_server
 from dcfpca.errors import BadMessage
 from dcfpca.identity import Identity, Role
 from dcfpca.operator.connection import connect_settings
-from dcfpca.pki import Authority, create_authority, load_private_key, load_revocations, verify_peer
 from dcfpca.pki.authority import CertificateRequest, new_request, read_request
-from dcfpca.pki.ca_directory import issue_certificate, list_records, revoke_certificates
-from dcfpca.pki.keys import new_private_key
+from dcfpca.pki.ca_directory import Authority, create_authority, issue_certificate, list_records, revoke_certificates
+from dcfpca.pki.keys import load_private_key, new_private_key
+from dcfpca.pki.revocation import load_revocations
+from dcfpca.pki.trust import verify_peer
 from participant.config import load_config as load_participant_config
 from participant.data.data_config import DataTable
 from participant.data.facts import measure

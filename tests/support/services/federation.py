@@ -22,7 +22,8 @@ from dcfpca.identity import Identity, Role
 from dcfpca.methods import method_of
 from dcfpca.operator.client import Operator
 from dcfpca.operator.connection import channel_to
-from dcfpca.pki import SiteFiles, create_authority, issue_credentials, load_credentials
+from dcfpca.pki.ca_directory import create_authority
+from dcfpca.pki.credential_files import SiteFiles, issue_credentials, load_credentials
 from dcfpca.rpca.column_blocks import ArrayColumns
 from dcfpca.rpca.method import FloatArray
 from dcfpca.rpca.simulate import Simulation, simulate

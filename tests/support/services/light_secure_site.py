@@ -15,7 +15,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from dcfpca.pki import sign
+from dcfpca.pki.keys import sign
 from dcfpca.rpca.method import Consensus, FloatArray
 from dcfpca.secagg import Masked, RunTerms, SecureSite
 from dcfpca.secagg.fixed_point import block_layout

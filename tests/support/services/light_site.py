@@ -18,10 +18,9 @@ from grpc_reflection.v1alpha.reflection_pb2_grpc import ServerReflectionStub
 
 from dcfpca.identity import Identity, Role
 from dcfpca.methods import method_of
-from dcfpca.pki import sign
 from dcfpca.pki.authority import CertificateRequest, sign_certificate
 from dcfpca.pki.ca_directory import Authority
-from dcfpca.pki.keys import new_private_key, private_pem
+from dcfpca.pki.keys import new_private_key, private_pem, sign
 from dcfpca.rpca.column_blocks import ArrayColumns
 from dcfpca.rpca.method import Consensus, FloatArray
 from dcfpca.rpca.stage import Site

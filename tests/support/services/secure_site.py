@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from dcfpca.identity import Role
 from dcfpca.methods import method_of
-from dcfpca.pki import sign
+from dcfpca.pki.keys import sign
 from dcfpca.rpca.column_blocks import ArrayColumns
 from dcfpca.rpca.method import Consensus, FloatArray, TensorMessage
 from dcfpca.secagg import Masked, Opening, RunTerms, SecureSite

@@ -23,7 +23,9 @@ from aggregator.store.store import Store
 from aggregator.store.thread import StoreThread
 from aggregator.trust import Trust
 from dcfpca.identity import Role
-from dcfpca.pki import Authority, Credentials, SiteFiles, create_authority, issue_credentials, load_credentials, sign
+from dcfpca.pki.ca_directory import Authority, create_authority
+from dcfpca.pki.credential_files import Credentials, SiteFiles, issue_credentials, load_credentials
+from dcfpca.pki.keys import sign
 from dcfpca.v1.admin_pb2_grpc import AdminServiceStub
 from dcfpca.v1.rounds_pb2_grpc import RoundServiceStub
 from tests.support.services.stores import OpenStore

@@ -11,7 +11,7 @@ from aggregator.config import Config, load_config
 from dcfpca.identity import Role
 from dcfpca.operator.client import Operator
 from dcfpca.operator.connection import ConnectionSettings, serving_channel
-from dcfpca.pki import load_credentials
+from dcfpca.pki.credential_files import load_credentials
 from dcfpca.scaffold.local_consortium import free_ports
 from dcfpca.v1 import admin_pb2 as pb
 from dcfpca.wire.addresses import Address, TlsFiles

@@ -15,7 +15,10 @@ from aggregator.store.store import Store
 from dcfpca.cli.run_results import verify_audit_log
 from dcfpca.errors import BadMessage, DcfpcaError, Refused
 from dcfpca.identity import Role
-from dcfpca.pki import Authority, create_authority, issue_credentials, load_certificates, load_credentials, sign
+from dcfpca.pki.ca_directory import Authority, create_authority
+from dcfpca.pki.credential_files import issue_credentials, load_credentials
+from dcfpca.pki.keys import sign
+from dcfpca.pki.trust import load_certificates
 from dcfpca.v1.admin_pb2 import AuditEntry
 
 NOW = datetime.now(UTC)

@@ -14,7 +14,9 @@ import pytest
 
 from dcfpca.cli.main import main
 from dcfpca.identity import Role
-from dcfpca.pki import load_certificates, load_credentials, load_revocations
+from dcfpca.pki.credential_files import load_credentials
+from dcfpca.pki.revocation import load_revocations
+from dcfpca.pki.trust import load_certificates
 
 
 @dataclass(frozen=True)

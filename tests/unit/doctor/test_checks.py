@@ -13,7 +13,8 @@ from dcfpca.doctor import CheckResult, Level, fail, ok, warn, worst
 from dcfpca.doctor.checks import check_clock, check_credentials, check_directory, check_version
 from dcfpca.errors import BadInput
 from dcfpca.identity import Role
-from dcfpca.pki import Authority, SiteFiles, create_authority, issue_credentials
+from dcfpca.pki.ca_directory import Authority, create_authority
+from dcfpca.pki.credential_files import SiteFiles, issue_credentials
 from dcfpca.version import __version__
 from dcfpca.wire.constants import PROTOCOL
 from participant.commands.doctor import examine, judge_data, judge_policy

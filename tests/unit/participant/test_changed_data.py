@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from dcfpca.identity import Role
-from dcfpca.pki import create_authority, issue_credentials
+from dcfpca.pki.ca_directory import create_authority
+from dcfpca.pki.credential_files import issue_credentials
 from dcfpca.spec import RunSpec
 from participant import daemon
 from participant.config import Config, load_config

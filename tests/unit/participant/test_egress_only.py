@@ -12,7 +12,8 @@ import pytest
 
 from dcfpca.errors import BadInput
 from dcfpca.identity import Role
-from dcfpca.pki import create_authority, issue_credentials
+from dcfpca.pki.ca_directory import create_authority
+from dcfpca.pki.credential_files import issue_credentials
 from dcfpca.rpca.method import TensorMessage
 from dcfpca.v1 import rounds_pb2
 from participant.config import load_config

@@ -11,8 +11,8 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from dcfpca.errors import BadIdentity
 from dcfpca.identity import Role
-from dcfpca.pki import Authority, Credentials, create_authority, issue_credentials, load_credentials
-from dcfpca.pki.ca_directory import list_records, revoke_certificates
+from dcfpca.pki.ca_directory import Authority, create_authority, list_records, revoke_certificates
+from dcfpca.pki.credential_files import Credentials, issue_credentials, load_credentials
 from participant.peer_verifier import PeerVerifier
 
 NOW = datetime.now(UTC)

@@ -12,8 +12,14 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from dcfpca.doctor import Level
 from dcfpca.errors import BadIdentity
 from dcfpca.identity import Role
-from dcfpca.pki import Authority, Credentials, create_authority, issue_credentials, load_credentials
-from dcfpca.pki.ca_directory import list_records, renew_revocation_list, revoke_certificates
+from dcfpca.pki.ca_directory import (
+    Authority,
+    create_authority,
+    list_records,
+    renew_revocation_list,
+    revoke_certificates,
+)
+from dcfpca.pki.credential_files import Credentials, issue_credentials, load_credentials
 from participant.commands.doctor import judge_list
 from participant.peer_verifier import KeptRevocationList, PeerVerifier
 

@@ -19,18 +19,10 @@ from cryptography.hazmat.primitives.serialization import (
 
 from dcfpca.errors import BadIdentity
 from dcfpca.identity import Identity, Role
-from dcfpca.pki import (
-    Authority,
-    SiteFiles,
-    create_authority,
-    issue_credentials,
-    load_credentials,
-    load_private_key,
-    sign,
-    verify,
-    whole_days,
-)
-from dcfpca.pki.keys import check_mode
+from dcfpca.pki.ca_directory import Authority, create_authority
+from dcfpca.pki.credential_files import SiteFiles, issue_credentials, load_credentials
+from dcfpca.pki.keys import check_mode, load_private_key, sign, verify
+from dcfpca.pki.trust import whole_days
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 

@@ -25,11 +25,11 @@ from cryptography.utils import CryptographyDeprecationWarning
 
 from dcfpca.errors import BadIdentity
 from dcfpca.identity import Identity, Role, fingerprint
-from dcfpca.pki import Authority, create_authority, identity_mark, is_revoked, key_mark, serial_mark, verify_peer
 from dcfpca.pki.authority import CertificateRequest
-from dcfpca.pki.ca_directory import issue_certificate
+from dcfpca.pki.ca_directory import Authority, create_authority, issue_certificate
 from dcfpca.pki.keys import new_private_key
-from dcfpca.pki.revocation import marks_of
+from dcfpca.pki.revocation import identity_mark, is_revoked, key_mark, marks_of, serial_mark
+from dcfpca.pki.trust import verify_peer
 from tests.support.hostile.certificates import damaged, other_encodings, twisted, with_signature
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)

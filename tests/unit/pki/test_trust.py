@@ -18,18 +18,11 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from dcfpca.errors import BadIdentity, BadInput
 from dcfpca.identity import Identity, Role, fingerprint
-from dcfpca.pki import (
-    Authority,
-    create_authority,
-    identity_mark,
-    key_mark,
-    load_revocations,
-    serial_mark,
-    verify_peer,
-)
 from dcfpca.pki.authority import CertificateRequest, new_request, read_request
-from dcfpca.pki.ca_directory import issue_certificate, list_records, revoke_certificates
+from dcfpca.pki.ca_directory import Authority, create_authority, issue_certificate, list_records, revoke_certificates
 from dcfpca.pki.keys import new_private_key, public_der
+from dcfpca.pki.revocation import identity_mark, key_mark, load_revocations, serial_mark
+from dcfpca.pki.trust import verify_peer
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 KEY = new_private_key()

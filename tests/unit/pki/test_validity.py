@@ -9,7 +9,9 @@ import pytest
 
 from dcfpca.doctor.checks import expiry
 from dcfpca.identity import Role
-from dcfpca.pki import create_authority, issue_credentials, load_credentials, whole_days
+from dcfpca.pki.ca_directory import create_authority
+from dcfpca.pki.credential_files import issue_credentials, load_credentials
+from dcfpca.pki.trust import whole_days
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 

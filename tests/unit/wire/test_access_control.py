@@ -13,7 +13,7 @@ from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
 
 from dcfpca.identity import Role
-from dcfpca.pki import key_mark
+from dcfpca.pki.revocation import key_mark
 from dcfpca.v1 import admin_pb2, rounds_pb2
 from dcfpca.wire.access_control import ALLOWED_ROLES, may_call
 from tests.support.services.service import Service, service

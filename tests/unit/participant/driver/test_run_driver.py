@@ -17,7 +17,8 @@ import pytest
 from numpy.typing import NDArray
 
 from dcfpca.identity import Role
-from dcfpca.pki import create_authority, issue_credentials
+from dcfpca.pki.ca_directory import create_authority
+from dcfpca.pki.credential_files import issue_credentials
 from dcfpca.secagg.errors import LostState, OutOfTurn
 from dcfpca.spec import RunSpec
 from dcfpca.v1 import rounds_pb2 as pb
