@@ -40,7 +40,7 @@ def _of_glibc(name: str) -> Callable[..., int] | None:
 
 
 def collect_garbage_rarely() -> None:
-    """Run the cycle collector after 10,000 new objects instead of 700, and never over the objects that exist now.
+    """Run the cycle collector after 10,000 new objects, not after 700 to 2,000, and never over those that exist now.
 
     With a thousand calls open at a time the collector otherwise walks through the objects of all of them every few
     messages: a tenth of the aggregator's CPU. Most garbage has no cycles and is freed at once. Cycles, such as those

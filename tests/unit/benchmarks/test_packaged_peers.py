@@ -69,9 +69,10 @@ def test_what_is_not_installed_is_told_and_the_others_go_on(
 @pytest.mark.slow
 def test_the_packages_reach_what_they_can_with_their_version_and_pca_does_not() -> None:
     rows = list(packaged(problem(), 1, 60.0))
-    assert {row.solver: row.version for row in rows} == installed(PACKAGES)
+    there = {name: version for name, version in installed(PACKAGES).items() if version}  # not every Python has rpca
+    assert {row.solver: row.version for row in rows} == there
     reached = {(row.solver, row.level) for row in rows if row.cpu_seconds is not None}
-    assert {(name, "1e-6") for name in ("pyrpca", "rpca", "tensorly")} <= reached
+    assert {(name, "1e-6") for name in ("pyrpca", "rpca", "tensorly") if name in there} <= reached
     own = {row.solver: row.squared_error for row in rows if row.level == OWN_TOLERANCE}
     assert own["pyrpca"] is not None
     assert own["pyrpca"] < 1e-6
