@@ -45,8 +45,10 @@ def _whole_references(operator: Operator, given: dict[str, Any]) -> dict[str, st
     short = {key: given[key] for key in _RUN_ARGUMENTS if given.get(key) and not is_whole(given[key])}
     if not short:
         return {}
-    known = [view.run_id for view in operator.runs()]
-    return {key: find_run(text, known) for key, text in short.items()}
+    runs = operator.runs()
+    # A run that failed is no start: a monthly job begins at the last one that finished.
+    known = {key: [one.run_id for one in runs if key != "warm_start" or one.status == "finished"] for key in short}
+    return {key: find_run(text, known[key]) for key, text in short.items()}
 
 
 def with_settings(command: Callable[..., None]) -> Callable[..., None]:

@@ -10,7 +10,14 @@ import typer
 
 from dcfpca.cli.runs import Json
 from dcfpca.errors import BadInput
-from dcfpca.scaffold.config_texts import DataKeys, aggregator_text, operator_text, participant_text
+from dcfpca.scaffold.config_texts import (
+    DataKeys,
+    aggregator_text,
+    feature_names,
+    operator_text,
+    participant_text,
+    spec_text,
+)
 from dcfpca.scaffold.local_consortium import (
     LocalPlan,
     create_consortium,
@@ -19,7 +26,10 @@ from dcfpca.scaffold.local_consortium import (
     start_consortium,
     stop_consortium,
 )
+from dcfpca.scaffold.monthly_job import monthly_files
+from dcfpca.spec import parse_spec
 from dcfpca.text.console import print_json, result, say
+from dcfpca.version import __version__
 from dcfpca.wire.addresses import Address as Dialled
 from dcfpca.wire.addresses import listening
 
@@ -133,6 +143,45 @@ def operator(
     say(f"check it with `dcfpca doctor --config {out}`")
 
 
+@app.command()
+def spec(
+    features: Annotated[
+        Path,
+        typer.Argument(metavar="FEATURES", help="What `dcfpca-participant check --json` prints, or a name a line."),
+    ],
+    label: Annotated[str, typer.Option(help="A label for listings and reports.")] = "",
+    out: Annotated[Path, typer.Option(help="The file to write.")] = Path("spec.toml"),
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Write a spec that names a site's features: verdicts then speak of them by name, at the operator too."""
+    try:
+        names = feature_names(features.read_text(encoding="utf-8"), str(features))
+    except (OSError, UnicodeDecodeError):
+        raise BadInput(f"{features} cannot be read", "check the path") from None
+    parse_spec({"features": names, "label": label})
+    _write(out, spec_text(names, label), force, as_json)
+    say(f"a site says whether it would join with `dcfpca-participant check --spec {out}`")
+
+
+@app.command()
+def monthly(
+    config: Annotated[Path, typer.Option("--operator", help="The operator's configuration.")] = Path("operator.toml"),
+    spec: Annotated[Path, typer.Option("--spec", help="The spec of the run.")] = Path("spec.toml"),
+    out: Annotated[Path, typer.Option(help="Directory for the files.")] = Path(),
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Write a systemd service and timer, and a Kubernetes CronJob, for a run every month."""
+    for path in (config, spec):
+        if not path.exists():
+            raise BadInput(f"{path} does not exist", "`dcfpca init operator` and `dcfpca init spec` write these files")
+    made = monthly_files(str(config.resolve()), str(spec.resolve()), __version__)
+    for name, text in made.items():
+        _put(out / name, text, force)
+    print_json({"files": [str(out / name) for name in made]}) if as_json else result("\n".join(made))
+
+
 def up(directory: Directory, as_json: Json = False) -> None:
     """Start a local consortium in the background, and wait until every site is connected. What runs already stays."""
     consortium = find_consortium(directory)
@@ -166,8 +215,12 @@ def _ask(what: str, flag: str = "") -> str:
 
 
 def _write(path: Path, text: str, force: bool, as_json: bool) -> None:
+    _put(path, text, force)
+    print_json({"file": str(path)}) if as_json else result(str(path))
+
+
+def _put(path: Path, text: str, force: bool) -> None:
     if path.exists() and not force:
         raise BadInput(f"{path} exists already", "give another --out, or --force to replace it")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
-    print_json({"file": str(path)}) if as_json else result(str(path))

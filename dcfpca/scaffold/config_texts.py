@@ -6,6 +6,8 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from dcfpca.errors import BadInput
+
 Value = str | int | float | bool | Sequence[str]
 Tables = Mapping[str, Mapping[str, Value]]
 
@@ -90,6 +92,34 @@ def participant_text(address: str, name: str, data: DataKeys, more: Tables | Non
         "# See what the site makes of it with: dcfpca-participant check --config participant.toml",
         *_table_lines(tables, more or {}),
     )
+
+
+def spec_text(features: Sequence[str], label: str) -> str:
+    """spec.toml of a run about these features."""
+    keys = {
+        "label": _Key(label, "for people to read"),
+        "features": _Key(features, "each site chooses and orders its own by these names; one that lacks any refuses"),
+        "missing_features": _Key("allow", "a site that lacks some takes part with them unobserved", active=False),
+        "max_rank": _Key(5, "a bound on the rank; without it one is chosen", active=False),
+        "participants": _Key(["a", "b", "c"], "who takes part; without it whoever enrols in time", active=False),
+    }
+    return _text(
+        "# The spec of a run. Use it with: dcfpca run start spec.toml --watch",
+        "# Every site reviews and signs it; deploy/config/spec.toml shows every key.",
+        *(key.line(name) for name, key in keys.items()),
+    )
+
+
+def feature_names(text: str, origin: str) -> list[str]:
+    """The names in what `dcfpca-participant check --json` prints, or of a text with one on each line."""
+    try:
+        found = [one["name"] for one in json.loads(text)["features"]]
+    except (ValueError, KeyError, TypeError):
+        found = [line.strip() for line in text.splitlines() if line.strip()]
+    if not found or (text.lstrip().startswith("{") and found[0].startswith("{")):
+        hint = "give what `dcfpca-participant check --json` prints at a site, or one name on each line"
+        raise BadInput(f"{origin} has no names of features", hint)
+    return found
 
 
 def _data_keys(data: DataKeys) -> dict[str, _Key]:
