@@ -79,7 +79,8 @@ def compare(operator: Operator, earlier: Run, later: Run, as_json: Json = False)
         print_json({"earlier": earlier, "later": later, "subspace": said})
         return
     result(f"{earlier} → {later}: {said}")
-    say(f"centres, scales and findings that came and went: each site, `dcfpca-participant compare {earlier} {later}`")
+    whose = "centres, scales and findings stay with the sites, for they are in the units of their data"
+    say(f"{whose}: at each, `dcfpca-participant compare {earlier} {later}`")
 
 
 @app.command()

@@ -29,6 +29,7 @@ Reason = Annotated[str, typer.Option(help="The reason, for the audit log and the
 Follow = Annotated[bool, typer.Option("--watch", help="Watch the run; exit 0 only if it finishes.")]
 
 
+COUNTED = "(counted from 0)"
 RECENT_RUNS = 50
 """How many runs are searched for the last one whose cohort sites will compare with the next."""
 
@@ -292,4 +293,6 @@ def _follow(operator: Operator, view: pb.RunView, retry: RetryPolicy, as_json: b
     if view.HasField("verdict"):
         for line in (view.verdict.sentence, *view.verdict.notes):
             say(line)
+        if any(COUNTED in line for line in (view.verdict.sentence, *view.verdict.notes)):
+            say("features have no names here: `dcfpca init spec` writes a spec that names them, for the next run")
         say(f"next: {view.verdict.advice}")

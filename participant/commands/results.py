@@ -33,7 +33,7 @@ from participant.data.facts import measure, without_empty_samples
 from participant.data.matrix import Matrix, select_features
 from participant.data.readers import open_matrix
 from participant.findings.decisions import Decision, Place
-from participant.findings.worklist import matching, read_worklist
+from participant.findings.worklist import aside_sentence, matching, read_worklist
 from participant.results.block_files import SCORES
 from participant.results.flag_tables import significant
 from participant.results.scoring_model import ScoringModel, load_scoring_model
@@ -256,6 +256,8 @@ def show_worst(folder: Path, decided: Mapping[Place, Decision]) -> None:
         told = one.story or one.said
         add_row(made, one.sample, one.feature or "as a whole", *figures, one.unusual_for, told, verdict)
     show(made)
+    if apart := aside_sentence(findings):
+        result(apart)
     if len(findings) > MOST_SHOWN:
         result(f"and {len(findings) - MOST_SHOWN} more: --report writes all, `dcfpca-participant console` decides them")
 

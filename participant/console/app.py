@@ -23,13 +23,14 @@ from starlette.routing import Mount, Route
 
 from dcfpca.errors import BadInput, DcfpcaError
 from dcfpca.logs import log
+from dcfpca.report.page import paragraph
 from participant.commands.approve import approve_run, approver_name, decline_run, end_like, waiting_runs
 from participant.commands.transform import SCORED
 from participant.config import Config
 from participant.console import pages
 from participant.console.gate import Form, Gate, Visit
 from participant.findings.decisions import Decision, Decisions, Place
-from participant.findings.worklist import Finding, matching, read_worklist
+from participant.findings.worklist import Finding, aside_sentence, matching, read_worklist
 from participant.results.reading import read_manifests
 from participant.state.ledger import verify
 from participant.state.store import Store
@@ -38,7 +39,7 @@ LINK = "console.link"
 STOP_SECONDS = 5.0
 RUNS_REFRESH = 5
 _KEYS = {
-    "size": lambda one: -abs(one.z),
+    "size": lambda one: (one.aside, -abs(one.z)),
     "sample": lambda one: (one.sample, one.feature),
     "feature": lambda one: (one.feature, one.sample),
     "cause": lambda one: (not one.cause, one.cause, -abs(one.z)),
@@ -145,7 +146,9 @@ class Console:
         asked["from"] = given["from"] if given.get("from", "").isdecimal() else "0"
         whole = self._worklist(asked["run"]) if runs else []
         found = sorted(matching(whole, asked["q"], asked["show"]), key=_KEYS[asked["sort"]])
-        return self._page("/findings", pages.findings_page(found, len(whole), asked, runs, visit), note)
+        parts = pages.findings_page(found, len(whole), asked, runs, visit)
+        apart = [paragraph(said)] if (said := aside_sentence(whole)) else []
+        return self._page("/findings", [*parts[:2], *apart, *parts[2:]], note)
 
     async def decide(self, request: Request, visit: Visit, form: Form) -> Response:
         """Keep a decision and show the list again, at the place where it was."""

@@ -8,6 +8,7 @@ value changes. About a sample as a whole it is found again by the id alone, abou
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,6 +19,8 @@ from participant.findings.decisions import Decision, Place
 from participant.results.flag_tables import INSTRUMENTS, OUTLIERS, RULES, SAMPLES, THIS_SITE, instrument_text
 
 TELLING = 0.02
+SPIKY_SHARE, FEWEST_SPIKY = 2 / 3, 20
+"""Of the flagged entries without a cause: a feature with more of them is set aside; in shorter lists none is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,8 @@ class Finding:
     rule: str = ""
     """Which rule of the site the value breaks."""
     decision: Decision | None = None
+    aside: bool = False
+    """Whether it is of the one feature that makes most of all flags, and comes last."""
 
     @property
     def place(self) -> Place:
@@ -80,12 +85,30 @@ def read_worklist(folder: Path, decided: Mapping[Place, Decision] | None = None)
     for sample, feature, observed, rule in _breaches(folder):
         new = Finding(sample, feature, observed, math.nan, math.inf)
         entries[sample, feature] = replace(entries.get((sample, feature), new), rule=rule)
-    found = [*entries.values(), *_samples(folder), *_instruments(folder)]
-    return [_with_decision(one, known) for one in sorted(found, key=lambda one: (not one.rule, -abs(one.z)))]
+    spiky = _spiky(list(entries.values()))
+    found = [
+        replace(one, decision=known.get(one.place), aside=one.feature == spiky and not one.story and not one.said)
+        for one in (*entries.values(), *_samples(folder), *_instruments(folder))
+    ]
+    return sorted(found, key=lambda one: (not one.rule, one.aside, -abs(one.z)))
 
 
-def _with_decision(one: Finding, known: Mapping[Place, Decision]) -> Finding:
-    return replace(one, decision=known.get(one.place))
+def _spiky(entries: Sequence[Finding]) -> str | None:
+    """The feature that makes most of all flags, if one does."""
+    counts = Counter(one.feature for one in entries if not one.story)
+    feature, most = next(iter(counts.most_common(1)), ("", 0))
+    return feature if most >= FEWEST_SPIKY and most > SPIKY_SHARE * counts.total() else None
+
+
+def aside_sentence(findings: Sequence[Finding]) -> str:
+    """Which feature is set aside, and how to leave it out for good; empty if none is."""
+    apart = [one.feature for one in findings if one.aside]
+    if not apart:
+        return ""
+    share = (
+        f"{len(apart)} of {len(findings)} findings are of {apart[0]} alone: its values are spiky, or noted otherwise"
+    )
+    return f'{share} than elsewhere. They come last; exclude = ["{apart[0]}"] in [data] leaves it out of the next run.'
 
 
 def _entries(folder: Path) -> Iterator[Finding]:

@@ -25,6 +25,7 @@ MANY_FAR, MANY_ODD = 1e-3, 0.05
 FEWEST_TOLD = 5  # samples: a smaller count over all sites is told as none, for it might point at persons
 MANY_NOISELESS = 0.5  # of the features
 CONSTANT, TWO_VALUED = 0.999, 0.9
+SPIKY_SHARE, FEWEST_SPIKY = 2 / 3, 20
 UNEXPLAINED = 0.95  # residuals of a feature as wide as this share of its spread
 MOST_NAMED = 8
 
@@ -76,7 +77,17 @@ def verdict_of(plan: ClosingPlan, outcome: Outcome, bound: int | None = None, fe
     # Where one reason asks for a larger rank and another for a smaller one, the answer decides, not its bound.
     changes = tuple(dict.fromkeys(one.change for one in against if one.change))
     changes = changes or tuple(one.change for one in of_the_run if one.change)
-    return Verdict(not reasons, found + _against(reasons), reasons, feature_notes(plan, features), checked, changes)
+    notes = (*feature_notes(plan, features), *_spiky(plan, figures, features))
+    return Verdict(not reasons, found + _against(reasons), reasons, notes, checked, changes)
+
+
+def _spiky(plan: ClosingPlan, figures: dict[str, float], features: Sequence[str]) -> Iterator[str]:
+    """The one feature that makes most of all flags, if one does; sites set its findings aside."""
+    rows = plan.subspace.U.shape[0]
+    share = figures["worst_flagged"] / max(rows * figures["flagged"], 1e-300)  # as if all had as many entries
+    if plan.ending is not FitEnding.EXACT and figures["flags"] >= FEWEST_SPIKY and rows > 2 and share > SPIKY_SHARE:
+        name = named([int(figures["worst_feature"])], features)
+        yield f"Most of all flags, and so set aside (exclude = […] in [data] at the sites leaves it out): {name}."
 
 
 def _lower_rank(plan: ClosingPlan, bound: int | None) -> Reason:
