@@ -28,8 +28,16 @@ function listen() {
   stream = new EventSource(chosen ? `/events/${encodeURIComponent(chosen)}` : "/events");
   stream.onopen = () => tellLine(true);
   stream.onerror = lost;
-  stream.addEventListener("overview", (event) => showOverview(JSON.parse(event.data)));
-  stream.addEventListener("run", (event) => showRun(JSON.parse(event.data)));
+  stream.addEventListener("overview", (event) => showOverview(read(event.data)));
+  stream.addEventListener("run", (event) => showRun(read(event.data)));
+}
+
+// Whoever chose a label or a reason cannot change how the text around it reads: signs that steer a display are shown as
+// escapes, as in reports.
+function read(data) {
+  const steering = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g;
+  const shown = (sign) => `\\u${sign.charCodeAt(0).toString(16).padStart(4, "0")}`;
+  return JSON.parse(data, (_, value) => (typeof value === "string" ? value.replace(steering, shown) : value));
 }
 
 // A stream that was turned away for good is about a run that is not here (any more).
