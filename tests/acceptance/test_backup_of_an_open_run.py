@@ -84,6 +84,39 @@ def test_a_secure_run_pauses_and_is_finished_with_the_consensus_of_the_backup(fe
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("frames", [1, 4, 12])
+def test_a_store_that_lost_the_last_frames_of_its_log_goes_on_or_says_that_it_is_behind(
+    federation: Federation, frames: int
+) -> None:
+    """A power cut on a disk that did not keep its word: what was committed last is gone, and nothing is torn."""
+    run_id = federation.propose(**SPEC, rounds=40, tolerance=0.0)
+    federation.aggregator.await_action("consensus_reached", run=run_id, round=6)
+    federation.aggregator.kill()
+    lose_frames(federation.root / "store.db-wal", frames)
+    federation.start_aggregator()
+    view = federation.follow(run_id)
+    if view.status == "paused":
+        assert "restored from a backup" in view.reason
+        federation.operator.finish(run_id, "the disk lost its log")
+    else:
+        assert view.status == "finished"
+        assert [done.round for done in view.rounds] == list(range(view.round + 1))
+        alone = federation.simulate(view, NAMES)
+        for name, mine in zip(NAMES, alone.results, strict=True):
+            assert relative(federation.result(name, run_id).L, mine.L) <= 1e-10
+    for name in NAMES:
+        assert federation.result(name, run_id).manifest
+
+
+def lose_frames(log: Path, frames: int) -> None:
+    """Cut so many frames off a write-ahead log: a header of 32 bytes, and of each frame 24 before its page."""
+    size = 24 + int.from_bytes(log.read_bytes()[8:12], "big")
+    kept = max((log.stat().st_size - 32) // size - frames, 0)
+    with log.open("r+b") as file:
+        file.truncate(32 + kept * size if kept else 0)
+
+
+@pytest.mark.slow
 def test_a_run_that_the_sites_have_finished_is_not_taken_up_again(federation: Federation) -> None:
     run_id = federation.propose(**SPEC, method="gradient", rounds=12, tolerance=0, aggregation="plain")
     federation.aggregator.await_action("consensus_reached", run=run_id, round=4)

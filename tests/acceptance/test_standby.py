@@ -82,6 +82,30 @@ def test_a_serving_aggregator_that_hangs_is_left_for_the_standby_without_waiting
         check_answer(pair, run_id)
 
 
+@pytest.mark.timeout(240)
+def test_writes_that_a_stalled_network_delivers_after_the_standby_took_over_are_not_kept(
+    postgresql: Server, tmp_path: Path
+) -> None:
+    """Neither end is told of the stall; what the first has sent to the database arrives when the second serves."""
+    url = postgresql.new_database()
+    proxy = Proxy(f"127.0.0.1:{postgresql.port}")
+    with closing(proxy), StandbyPair(tmp_path, url, postgresql.by_way_of(proxy.address, url)) as pair:
+        first, second = pair.start("first"), pair.start("second")
+        draw = np.random.default_rng(5)
+        for name in SITES:
+            pair.add_site(name, draw.standard_normal((30, 2)) @ draw.standard_normal((2, 40)))
+        pair.start_sites(SITES)
+        run_id = pair.propose(**SPEC | {"rounds": 60})
+        first.await_action("consensus_reached", round=3)
+        proxy.hold()
+        second.await_action("serving")
+        second.await_action("consensus_reached")
+        proxy.heal()
+        view = pair.finish(run_id)
+        check_answer(pair, run_id)
+        assert [one.round for one in view.rounds] == list(range(len(view.rounds)))
+
+
 SERVES_AGAIN = 10.0
 """Seconds after which a round follows, whatever has happened; the arithmetic is in docs/operations.md."""
 FAULTS = ("swallowed", "frozen database", "restarted database", "paused", "killed")

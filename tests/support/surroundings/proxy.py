@@ -25,7 +25,8 @@ class Proxy:
         self._is_cut = self._swallows = False
         self._stall_after, self._delay = stall_after, delay
         self.sent = 0
-        self.stalled, self._was_cut = threading.Event(), threading.Event()
+        self.stalled, self._was_cut, self._passes = threading.Event(), threading.Event(), threading.Event()
+        self._passes.set()
         threading.Thread(target=self._accept, daemon=True).start()
 
     def lead_to(self, target: str) -> None:
@@ -48,13 +49,19 @@ class Proxy:
         """From now on take whatever comes, and pass nothing on: no end learns of it."""
         self._swallows = True
 
+    def hold(self) -> None:
+        """From now on keep whatever comes, in both directions, and pass it on when healed: a network that stalls."""
+        self._passes.clear()
+
     def heal(self) -> None:
         """Let connections through again."""
         with self._lock:
             self._is_cut = self._swallows = False
+        self._passes.set()
 
     def close(self) -> None:
         self.cut()
+        self._passes.set()
         self._listener.close()
         for pump in self._pumps:
             pump.join(5)
@@ -93,6 +100,7 @@ class Proxy:
                     self._was_cut.wait()
                     break
                 time.sleep(self._delay)
+                self._passes.wait()
                 if not self._swallows:
                     sink.sendall(data)
         for end in (source, sink):
