@@ -160,8 +160,8 @@ class Guard(aio.ServerInterceptor):  # type: ignore[type-arg]
         # Counted before the role is checked, so that refused calls are limited, too.
         with self._limiter.call(who.title, now, watch=method.is_watch), self.calls.hold(who):
             if who.identity.role not in method.roles:
-                hint = "use a certificate of the right role"
-                raise Refused(f"the role {who.identity.role} may not call {method.name}", hint)
+                hint = f"use a certificate with the role {' or '.join(sorted(method.roles))}"
+                raise Refused(f"{who.title} has the role {who.identity.role}, which may not call {method.name}", hint)
             yield
 
     async def _abort(

@@ -12,21 +12,11 @@ from dcfpca.identity import Identity, Role
 from dcfpca.v1 import admin_pb2 as pb
 from dcfpca.v1 import types_pb2
 from dcfpca.v1.admin_pb2_grpc import AdminServiceStub
-from dcfpca.wire.access_control import ALLOWED_ROLES, may_call
 from dcfpca.wire.addresses import Address, TlsFiles, diagnose
 from dcfpca.wire.audit_chain import all_shown
 
 SECONDS = 15.0
 """The deadline of a call that is not a stream."""
-
-
-_OPERATE = "use a certificate issued with `dcfpca certs issue operator …`"
-_ROLE_HINTS = {
-    Role.OPERATOR: "",
-    Role.PARTICIPANT: f"{_OPERATE}; a participant's reads the audit log (`dcfpca run audit`) and nothing else",
-    Role.AGGREGATOR: _OPERATE,
-}
-
 
 Answer = TypeVar("Answer")
 
@@ -116,24 +106,12 @@ class Operator:
         return self._stream("FetchReconstruction", types_pb2.Chunk, request)
 
     def _ask(self, name: str, _answer: type[Answer], request: object) -> Answer:
-        return cast(Answer, self._permitted(name)(request, timeout=SECONDS))
+        return cast(Answer, getattr(self._stub, name)(request, timeout=SECONDS))
 
     def _stream(
         self, name: str, _answer: type[Answer], request: object, seconds: float | None = None
     ) -> Iterator[Answer]:
-        return cast(Iterator[Answer], self._permitted(name)(request, timeout=seconds))
-
-    def _permitted(self, name: str) -> Any:
-        """The call of this name, if the role of this identity may use it.
-
-        The aggregator enforces the same table. Refusing here gives an error that names the certificate and the remedy.
-        """
-        role, method = self._identity.role, f"/dcfpca.v1.AdminService/{name}"
-        if not may_call(role, method):
-            needed = " or ".join(sorted(ALLOWED_ROLES.get(method, ())))
-            sentence = f"{self._identity} is a certificate for the role {role}, and this needs {needed}"
-            raise BadIdentity(sentence, _ROLE_HINTS[role])
-        return getattr(self._stub, name)
+        return cast(Iterator[Answer], getattr(self._stub, name)(request, timeout=seconds))
 
 
 _HINT = "\nhint: "
@@ -173,8 +151,7 @@ def translate(code: grpc.StatusCode, details: str, address: Address) -> DcfpcaEr
             remedy = hint or "use an operator certificate of this consortium that is neither expired nor revoked"
             return BadIdentity(f"the aggregator does not accept this certificate: {sentence}", remedy)
         case grpc.StatusCode.PERMISSION_DENIED:
-            remedy = hint or "use a certificate with the role operator"
-            return Refused(f"not permitted: {sentence}", remedy)
+            return Refused(f"not permitted: {sentence}", hint)
         case grpc.StatusCode.INVALID_ARGUMENT:
             return BadInput(sentence, hint)
         case grpc.StatusCode.NOT_FOUND:

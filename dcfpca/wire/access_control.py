@@ -1,7 +1,6 @@
 """Which role may call which method: RoundService is for participants, AdminService for operators.
 
-The aggregator enforces it; the command reads it, to say at once what a certificate cannot be used for. A test states
-the same independently, method by method.
+The aggregator enforces it. A test states the same independently, method by method.
 """
 
 from __future__ import annotations
@@ -25,8 +24,3 @@ ALLOWED_ROLES = {
 }
 # A participant checks in it what was done in its name; see `aggregator.store.audit` for what it is shown.
 ALLOWED_ROLES["/dcfpca.v1.AdminService/FetchAuditLog"] |= {Role.PARTICIPANT}
-
-
-def may_call(role: Role, method: str) -> bool:
-    """True if this role may call this method; one that no service describes is denied to every role."""
-    return role in ALLOWED_ROLES.get(method, frozenset())

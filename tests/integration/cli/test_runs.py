@@ -277,7 +277,6 @@ def test_a_participants_certificate_is_not_permitted_to_operate(stage: Stage) ->
     address = stage.consortium.address
     credentials = grpc.ssl_channel_credentials(*((site / name).read_bytes() for name in ("ca.crt", "a.key", "a.crt")))
     with grpc.secure_channel(address, credentials) as channel, pytest.raises(grpc.RpcError) as caught:
-        # As somebody whose software does not look at the table first.
         AdminServiceStub(channel).ListRuns(ListRunsRequest(), timeout=10)
     assert caught.value.code() is grpc.StatusCode.PERMISSION_DENIED
 
