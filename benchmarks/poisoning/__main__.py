@@ -1,13 +1,13 @@
 """What sites that lie do to the others' flags, and who is told; and whether honest federations are left in peace.
 
-    python -m benchmarks.poisoning [--attacks NAME,…] [--cohorts 1of4,1of10,3of10] [--seeds 0,1,2] [--honest 20]
+    python -m benchmarks.poisoning [--attacks NAME,…] [--cohorts 1of4,1of10,3of10] [--seeds 0,1,2] [--honest 7]
                                    [--json FILE]
 
 Every run is simulated with the defaults of a spec. The figures are of the honest sites alone: F1 of their flags, recall
 of a pattern that some of their columns have, both also as they are without the liars, the share of healthy entries that
 are flagged, how many sites find that the shared model fails them, and how many liars are told that their features
 differ. A run that `conserved`
-ends is told to everybody, and has no figures. `--honest` runs so many seeds of each kind of honest federation.
+ends is told to everybody, and has no figures. `--honest` is how many seeds of each kind of honest federation are run.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def rows_of(wanted: argparse.Namespace) -> Iterator[list[dict[str, Any]]]:
     """The runs of each line of the table."""
     seeds = [int(seed) for seed in wanted.seeds.split(",")]
     for kind in KINDS if wanted.honest else KINDS[:1]:
-        yield [honest_federation(kind, 10, seed) for seed in (range(wanted.honest) if wanted.honest else seeds)]
+        yield [honest_federation(kind, 10, seed) for seed in range(max(wanted.honest, 1))]
     for name in filter(None, wanted.attacks.split(",")):
         for cohort in wanted.cohorts.split(","):
             liars, sites = (int(number) for number in cohort.split("of"))
@@ -159,7 +159,7 @@ def main() -> None:
     parser.add_argument("--attacks", default=",".join(ATTACKS))
     parser.add_argument("--cohorts", default="1of4,1of10,3of10")
     parser.add_argument("--seeds", default="0,1,2")
-    parser.add_argument("--honest", type=int, default=0)
+    parser.add_argument("--honest", type=int, default=7)
     parser.add_argument("--json", type=Path)
     wanted = parser.parse_args()
     found = []

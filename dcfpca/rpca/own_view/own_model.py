@@ -33,6 +33,7 @@ EFFICIENCY = 0.6  # of a variance from the calmest columns
 FEWEST = 5  # columns with an entry of the feature
 COLUMNS_EACH = 3  # columns of the site for every direction in which its covariance is its own
 MUCH = 4.0  # by which own variance exceeds the shared one beyond what chance makes: errors widen it, too
+FEW_WIDENED = 0.25  # of the directions, by errors; none of twice as many are
 MOST_SIZE = 25.0  # of a squared deviation, where columns are compared
 LEAST = 1e-8  # of the largest eigenvalue
 
@@ -105,7 +106,10 @@ def _adapted(own: FloatArray, shared: FloatArray, directions: int, columns: int)
     back = np.linalg.inv(root)
     ratio, W = np.linalg.eigh((back * np.where(unused, along, 1.0) * strengths) @ back.T)
     edge = np.sqrt(directions / (CALMEST * columns))
-    usual = (ratio < (1.0 - edge) ** -2.0) & (ratio > (1.0 + edge) ** -2.0 / MUCH)
+    low = (1.0 + edge) ** -2.0
+    # Errors widen a few directions. Where most are wider, others pretend to have less noise than there is here.
+    errors = np.clip(2.0 - np.mean(ratio < low / MUCH) / FEW_WIDENED, 0.0, 1.0)
+    usual = (ratio < (1.0 - edge) ** -2.0) & (ratio > low / MUCH**errors)
     between = (root @ W * np.where(usual, ratio, 1.0)) @ (root @ W).T
     return np.asarray((rest * values[:-directions]) @ rest.T + Q @ between @ Q.T)
 

@@ -30,6 +30,7 @@ from dcfpca.rpca.robust_projection import project
 SMALLEST_P = 1e-290
 CLEARLY = 1.25
 """How far beyond the cut of its own view, which rests on fewer samples, a site flags what all sites find usual."""
+SEVERAL = 3  # entries of a sample
 MOSTLY_ODD = 0.01  # a median p-value of a site's samples: they are not of the population that all sites share
 
 
@@ -158,8 +159,13 @@ def score_twice(
     scored = score_columns(own, M, L, V)
     # Odd samples move the own view, which then finds them usual: it tells only where most are odd for the others.
     p_value = scored.p_value if np.median(shared.p_value) < MOSTLY_ODD else shared.p_value
-    clear = np.abs(np.nan_to_num(scored.z)) > CLEARLY * own.calibration.null.cut
-    return replace(scored, flagged=scored.flagged & (shared.flagged | clear), p_value=p_value), shared
+    sizes, cut = np.abs(np.nan_to_num(scored.z)), own.calibration.null.cut
+    clear = sizes > CLEARLY * cut
+    flagged = scored.flagged & (shared.flagged | clear)
+    # Where the others find usual what clearly contradicts itself here in several entries, they cannot judge the sample,
+    # and more of it is wrong than elsewhere.
+    beyond_them = np.count_nonzero(clear & ~shared.flagged, axis=0) >= SEVERAL
+    return replace(scored, flagged=np.where(beyond_them, sizes > cut / CLEARLY, flagged), p_value=p_value), shared
 
 
 def _sample_p_value(

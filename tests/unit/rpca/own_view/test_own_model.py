@@ -61,6 +61,16 @@ def test_a_factor_that_only_this_site_has_is_not_taken_for_errors() -> None:
     assert far[1] < 2e-3
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_noise_that_the_others_do_not_have_or_pretend_not_to_have_flags_nobody_here(seed: int) -> None:
+    rng, factors, _ = _world(seed)
+    scores = _scores(rng, factors)
+    shared = ScoreModel(np.zeros(ROWS), factors, np.full(ROWS, (0.35 * NOISE) ** 2), FEW)
+    far = [np.mean(np.abs(expect(m, scores).z(scores)) > 4.0) for m in (shared, own_model(shared, scores))]
+    assert far[0] > 0.1
+    assert far[1] < 2e-3
+
+
 def test_own_centres_are_taken_where_they_are_clearly_own_also_of_few_columns() -> None:
     rng, factors, _ = _world(4)
     offset = np.zeros(ROWS)
