@@ -122,7 +122,11 @@ class RoundSum:
 
     def start(self, run: Run, post: Post, now: Clock) -> None:
         """Compute the consensus of the open attempt in the background, then post the event that follows."""
-        self._task = asyncio.create_task(self._compute(run, post, now))
+
+        async def compute() -> None:
+            post(await self.outcome(run, now))
+
+        self._task = asyncio.create_task(compute())
 
     async def stop(self) -> None:
         """Cancel a computation in progress; it starts again after a restart."""
@@ -130,17 +134,21 @@ class RoundSum:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    async def _compute(self, run: Run, post: Post, now: Clock) -> None:
+    @property
+    def is_small(self) -> bool:
+        """Whether the sum of the open round is formed on the event loop."""
+        return self._terms.method.stage(self.consensus.stage).up.size * 8 <= ON_LOOP_BYTES
+
+    async def outcome(self, run: Run, now: Clock) -> events.ConsensusReached | events.SumFailed:
+        """Compute the consensus that follows from the running sum; it is `pending` until it is durable."""
         assert run.attempt is not None
         began, ref, asked = now(), run.attempt.ref, self.consensus.stage
-        small = self._terms.method.stage(asked).up.size * 8 <= ON_LOOP_BYTES
         try:
-            opened = self._open(run) if small else await asyncio.to_thread(self._open, run)
+            opened = self._open(run) if self.is_small else await asyncio.to_thread(self._open, run)
         except DcfpcaError as error:
             log("sum_failed", level="error", run=ref.run_id, round=ref.round, reason=str(error))
             fatal = not isinstance(error, UnusableSum)
-            post(events.SumFailed(at=now(), reason=str(error), fatal=fatal, ref=ref))
-            return
+            return events.SumFailed(at=now(), reason=str(error), fatal=fatal, ref=ref)
         after, at = opened.consensus, now()
         view = round_view(run, run.attempt, after, self.traffic, at)
         view.stage, view.awaited_seconds = asked, max(0.0, began - run.attempt.opened_at)
@@ -158,15 +166,13 @@ class RoundSum:
             dropouts=list(view.dropouts) or None,
         )
         self.pending = ReachedConsensus(opened, encoded_consensus(after), view)
-        post(
-            events.ConsensusReached(
-                at=at,
-                outcome=after.outcome.value if after.outcome else "",
-                ref=ref,
-                sum_digest=opened.sum_digest,
-                exponents=opened.exponents,
-                stage=after.stage,
-            )
+        return events.ConsensusReached(
+            at=at,
+            outcome=after.outcome.value if after.outcome else "",
+            ref=ref,
+            sum_digest=opened.sum_digest,
+            exponents=opened.exponents,
+            stage=after.stage,
         )
 
     def _open(self, run: Run) -> OpenedRound:

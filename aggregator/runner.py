@@ -24,10 +24,9 @@ from dcfpca.wire.tensors import Buffer
 
 _STOP = None
 RETRY_SECONDS = 1.0
-UPDATE_BATCH_SECONDS = 0.01
-"""How long a batch with an update that completes no phase waits for more messages before it is committed."""
-MESSAGE_BATCH_SECONDS = 0.05
-"""The same for a batch without updates: only their senders wait, and have nothing to do before the phase closes."""
+BATCH_SECONDS = 0.05
+"""How long a batch of messages that complete no phase waits for more before it is committed: only their senders wait,
+and have nothing to do before the phase closes."""
 BATCH_EVENTS = 16
 """The largest batch that still waits for more, because the chunks that come with events stay in memory meanwhile."""
 
@@ -215,11 +214,35 @@ class Runner:
             pass
         if batch.journal and self._may_wait(batch):
             await self._gather_more(batch, queued)
+        await self._sum_at_once(batch, queued)
+        before = self.run
         if batch.journal:
             await self._commit(batch, queued)
+        # Before anybody hears of the next round: a site whose update is not yet acknowledged by then gives up the call.
         for one, reply in zip(queued, batch.replies, strict=True):
             if not one.answer.done():
                 one.answer.set_result(reply)
+        if batch.journal:
+            self._announce(before)
+
+    async def _sum_at_once(self, batch: Batch, queued: list[QueuedEvent]) -> None:
+        """Form a small sum as soon as its last updates are here, and let what follows from it join the batch.
+
+        These updates are then never stored: nobody has been told that they were accepted, and with the consensus that
+        follows from them nobody asks for them again.
+        """
+        at_hand = {one.chunk[0]: one.chunk for one in queued if one.chunk and one.chunk[1] == 0}
+        added = [effect for effect in batch.effects if isinstance(effect, Accumulate)]
+        keys = [UpdateKey(effect.ref, effect.participant, effect.sha256) for effect in added]
+        complete = any(isinstance(effect, Sum) for effect in batch.effects) and self.round_sum.is_small
+        reopened = any(isinstance(effect, Discard) for effect in batch.effects)
+        if not complete or reopened or not at_hand.keys() >= set(keys):
+            return
+        for key in keys:
+            self.round_sum.add([at_hand[key][1:]])
+        batch.effects = [effect for effect in batch.effects if not isinstance(effect, Accumulate | Sum)]
+        event = await self.round_sum.outcome(batch.run, self._store.now)
+        self._join_next(batch, queued, QueuedEvent(event, asyncio.get_running_loop().create_future()))
 
     def _join_next(self, batch: Batch, queued: list[QueuedEvent], one: QueuedEvent | None) -> bool:
         """Add an event to the batch; False for the end of the queue, which stays there."""
@@ -252,14 +275,14 @@ class Runner:
 
     async def _gather_more(self, batch: Batch, queued: list[QueuedEvent]) -> None:
         """Add the messages of the next moment to the batch, until one of them completes the phase."""
-        patience = UPDATE_BATCH_SECONDS if any(one.chunk for one in queued) else MESSAGE_BATCH_SECONDS
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(patience):
+            async with asyncio.timeout(BATCH_SECONDS):
                 while self._may_wait(batch) and self._join_next(batch, queued, await batch.queue.get()):
                     pass
 
     async def _commit(self, batch: Batch, queued: Sequence[QueuedEvent]) -> None:
         before, after = self.run, batch.run
+        gone = [effect.ref for effect in batch.effects if isinstance(effect, Discard)]
         self._seq += len(batch.journal)
         adopted = any(isinstance(event, events.ConsensusReached) for event in batch.journal)
         reached = self.round_sum.pending if adopted else None
@@ -272,11 +295,13 @@ class Runner:
             seq=self._seq,
             events=batch.journal,
             checkpoint=needs_checkpoint(before, after),
-            chunks=[one.chunk for one in queued if one.chunk and one.event in batch.journal],
+            chunks=[
+                one.chunk for one in queued if one.chunk and one.event in batch.journal and one.chunk[0].ref not in gone
+            ],
             consensus=consensus,
             round_view=(reached.view.round, reached.view.SerializeToString()) if reached else None,
             opened_sum=reached.opened.stored if reached else None,
-            discard=[effect.ref for effect in batch.effects if isinstance(effect, Discard)],
+            discard=gone,
         )
         await self._durably(commit)
         self.run = after
@@ -285,7 +310,6 @@ class Runner:
         if consensus:
             self.round_sum.consensus = consensus
         await self._perform(batch.effects, {chunk[0]: chunk for chunk in commit.chunks})
-        self._announce(before)
         if commit.discard or consensus:
             # Nobody waits for this: the next round begins while the updates of the last one are deleted.
             self._store.later(lambda store: store.tidy(after.run_id))

@@ -25,7 +25,7 @@ from tests.support.services.federation import Federation, relative, running_fede
 from tests.support.services.processes import PATIENCE
 
 NAMES = ("alpha", "beta", "gamma")
-PHASES = ("advertising", "sharing", "uploading", "summing")
+PHASES = ("advertising", "sharing", "uploading")
 # What a participant logs at each of its steps, with the fields that tell one from another.
 STEPS: tuple[tuple[str, dict[str, Any]], ...] = (("step_computed", {}), ("update_sent", {}))
 SPEC = {
@@ -89,6 +89,15 @@ def test_the_aggregator_killed_in_every_phase_loses_nothing(federation: Federati
         federation.start_aggregator()
         check_undisturbed(federation, run_id)
     assert killed_in >= set(PHASES)
+
+
+@pytest.mark.slow
+def test_the_aggregator_killed_with_a_sum_that_it_has_not_stored_forms_it_again(federation: Federation) -> None:
+    run_id = federation.propose(**SPEC, rounds=6)
+    federation.aggregator.await_action("consensus_reached", run=run_id, round=2)
+    federation.aggregator.kill()
+    federation.start_aggregator()
+    check_undisturbed(federation, run_id)
 
 
 @pytest.mark.slow

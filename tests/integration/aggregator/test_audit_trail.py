@@ -6,7 +6,6 @@ import asyncio
 import json
 import random
 import uuid
-from operator import methodcaller
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +73,7 @@ async def test_a_proposal_that_was_hung_up_on_is_there_whole_or_not_at_all(tmp_p
             request = admin_pb2.ProposeRunRequest(spec=SPEC.canonical(), request_id=request_id)
             await hung_up_on(stub.ProposeRun(request), draw)
             await settle(aggregator)
-            known = await aggregator.run_registry.store.do(methodcaller("run_of_request", request_id))
+            known = await aggregator.run_registry.run_of_request(request_id)
             assert known is None or await recorded(aggregator, known) == ["run_proposed"]
             assert await proposed(stub, request_id) == (known or (await proposed(stub, request_id)))
 

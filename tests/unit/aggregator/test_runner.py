@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from aggregator import round_sum
 from aggregator import runner as runner_module
 from aggregator.run import events
 from aggregator.run.state import Run
@@ -84,7 +85,7 @@ async def test_messages_that_complete_a_phase_together_are_made_durable_together
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One who came early waits for company, unanswered; the last one ends the wait, however long it might be."""
-    monkeypatch.setattr(runner_module, "UPDATE_BATCH_SECONDS", 60.0)
+    monkeypatch.setattr(runner_module, "BATCH_SECONDS", 60.0)
     async with running(tmp_path / "store.db") as (made, store):
         commits: list[int] = []
         really = store.commit
@@ -102,7 +103,8 @@ async def test_messages_that_complete_a_phase_together_are_made_durable_together
                 await asyncio.sleep(0)
         replies = await asyncio.gather(*posted)
         assert [reply and reply.fate for reply in replies] == [Fate.ACCEPTED] * len(NAMES)
-        assert commits[0] == len(NAMES)
+        assert commits == [len(NAMES) + 1]  # with the consensus that follows from them
+        assert not list(store.updates.directory.rglob("*appended*"))  # so that nobody needs them any more
 
 
 async def test_a_message_without_company_is_answered_all_the_same(tmp_path: Path) -> None:
@@ -183,6 +185,39 @@ async def test_a_restarted_runner_sums_what_had_been_accepted(open_store: OpenSt
         assert again.run.attempt == before.attempt
         assert again.round_sum.running is not None
         assert set(again.round_sum.running.total().tolist()) == {3.0}
+
+
+async def test_a_large_sum_that_was_not_formed_before_a_restart_is_formed_after_it(
+    open_store: OpenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(round_sum, "ON_LOOP_BYTES", -1)
+    path = tmp_path / "store.db"
+    with monkeypatch.context() as killed:
+        killed.setattr(round_sum.RoundSum, "start", lambda *_: None)
+        async with running(path, open_store) as (made, _):
+            await asyncio.gather(*(made.post(*update_of(made, name, 1.0)) for name in NAMES))
+            assert made.run.phase == "summing"
+    async with running(path, open_store) as (again, _), asyncio.timeout(10):
+        while again.run.attempt is None or again.run.attempt.ref.round == 0:
+            await again.changed.wait(again.changed.version)
+
+
+async def test_updates_of_a_small_sum_are_not_acknowledged_before_what_follows_is_durable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are never stored, so that a run that dies before the commit must ask for all of them again."""
+    async with running(tmp_path / "store.db") as (made, store):
+
+        def dies(*_: Any) -> None:
+            raise BadInput("killed")
+
+        monkeypatch.setattr(store, "commit", dies)
+        posted = [made.post(*update_of(made, name, 1.0)) for name in NAMES]
+        assert {type(reply) for reply in await asyncio.gather(*posted, return_exceptions=True)} == {BadInput}
+    monkeypatch.undo()
+    async with running(tmp_path / "store.db") as (again, _):
+        assert again.run.attempt is not None
+        assert (again.run.attempt.ref.round, dict(again.run.attempt.updates)) == (0, {})
 
 
 async def test_a_stopping_runner_does_not_wait_for_a_full_disk(tmp_path: Path) -> None:
