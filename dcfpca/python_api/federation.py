@@ -20,7 +20,7 @@ from dcfpca.operator.connection import ConnectionSettings, connect_settings, con
 from dcfpca.operator.downloads import download_export, model_arrays, request_reconstructions
 from dcfpca.operator.proposals import spec_from_flags
 from dcfpca.operator.run_stream import RetryPolicy, run_views
-from dcfpca.python_api.result_files import optional_library
+from dcfpca.python_api.result_files import component_names, optional_library
 from dcfpca.python_api.run_snapshots import (
     Participant,
     RankError,
@@ -204,12 +204,7 @@ class PooledModel:
         """U as a pandas data frame: features by name or number, components from 1."""
         pandas = optional_library("pandas", "data frames")
         index = pandas.Index(self.features or range(self.U.shape[0]), name="feature")
-        return pandas.DataFrame(self.U, index=index, columns=_components(self.rank))
-
-    def rounds_frame(self) -> Any:
-        """The rounds as a pandas data frame, by number."""
-        pandas = optional_library("pandas", "data frames")
-        return pandas.DataFrame([asdict(one) for one in self.rounds]).set_index("number")
+        return pandas.DataFrame(self.U, index=index, columns=component_names(self.rank))
 
     def rank_frame(self) -> Any:
         """The error on hidden entries as a pandas data frame, by rank."""
@@ -230,7 +225,3 @@ def pooled_model(operator: Operator, view: pb.RunView) -> PooledModel:
         rank_curve_of(view),
         tuple(round_of(one) for one in view.rounds),
     )
-
-
-def _components(rank: int) -> list[str]:
-    return [f"component {number}" for number in range(1, rank + 1)]

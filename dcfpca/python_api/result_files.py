@@ -105,6 +105,11 @@ def optional_library(name: str, what: str) -> Any:
         raise BadInput(f"{what} need {name}, which is not installed", f"pip install {name}") from None
 
 
+def component_names(rank: int) -> list[str]:
+    """The names of the columns of U and V in data frames."""
+    return [f"component {number}" for number in range(1, rank + 1)]
+
+
 FloatArray = NDArray[np.float64]
 OUTLIERS, SAMPLES = "outliers.csv", "samples.csv"
 
@@ -152,12 +157,12 @@ class Result:
     def to_pandas(self) -> dict[str, Any]:
         """L, S, U and V as pandas data frames with names and ids, and the outliers; L, S, V have a line per sample."""
         pandas = optional_library("pandas", "data frames")
-        components = [f"component {number}" for number in range(1, self.U.shape[1] + 1)]
+        components = component_names(self.U.shape[1])
         names = pandas.Index(self._names(), name="feature")
         ids = pandas.Index(self.ids, name="id")
         return {
-            "L": self.low_rank_frame(),
-            "S": self.outlier_frame(),
+            "L": self._frame(np.asarray(self.L).T),
+            "S": self._frame(self.S.toarray().T),
             "U": pandas.DataFrame(self.U, index=names, columns=components),
             "V": pandas.DataFrame(self.V, index=ids, columns=components),
             "outliers": self.outlier_table().to_pandas(),
@@ -181,14 +186,6 @@ class Result:
             "component": np.arange(1, self.U.shape[1] + 1),
         }
         return xarray.Dataset(arrays, coordinates, {"run": self.manifest["run"]})
-
-    def low_rank_frame(self) -> Any:
-        """L as a pandas data frame with a line for each sample."""
-        return self._frame(np.asarray(self.L).T)
-
-    def outlier_frame(self) -> Any:
-        """S as a pandas data frame with a line for each sample; 0 where nothing is out of line."""
-        return self._frame(self.S.toarray().T)
 
     def outliers(self) -> list[tuple[str, str, float]]:
         """Every entry of S as (id, feature, value), the largest magnitudes first; without names, feature numbers."""
