@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import html
+import itertools
 import re
 from collections.abc import Iterable, Sequence
 from importlib import resources
@@ -69,19 +70,30 @@ def figures(pairs: Sequence[tuple[str, str]]) -> str:
     return f'<dl class="figures">{cells}</dl>'
 
 
-def table(headings: Sequence[str], rows: Iterable[Sequence[str]], *, stacks: bool = False) -> str:
+def short_labels(names: Sequence[str], letters: int) -> list[str]:
+    """The names in at most so many letters, cut where they stay different: at the end, at the beginning or within."""
+    half = (letters - 1) // 2
+    for first, last in ((letters - 1, 0), (0, letters - 1), (half, half)):
+        cut = [f"{name[:first]}…{name[len(name) - last :]}" if len(name) > letters else name for name in names]
+        if len(set(cut)) == len(set(names)):
+            return cut
+    return list(names)
+
+
+def table(
+    headings: Sequence[str], rows: Iterable[Sequence[str]], *, stacks: bool = False, searched: Sequence[str] = ()
+) -> str:
     """A table of text cells; a heading that begins with `#` is a right-aligned column of numbers.
 
-    One that `stacks` shows each line as a list on a narrow screen.
+    One that `stacks` shows each line as a list on a narrow screen. `searched` is what a search of each line looks in.
     """
     kinds = [' class="n"' if heading.startswith("#") else "" for heading in headings]
     names = [heading.removeprefix("#") for heading in headings]
     head = "".join(f'<th scope="col"{kind}>{escape(name)}</th>' for kind, name in zip(kinds, names, strict=True))
     cells = [kind + (f' data-name="{escape(name)}"' if stacks else "") for kind, name in zip(kinds, names, strict=True)]
-    body = "".join(
-        "<tr>" + "".join(f"<td{cell}>{escape(text)}</td>" for cell, text in zip(cells, row, strict=True)) + "</tr>"
-        for row in rows
-    )
+    marks = (f' data-text="{escape(text.lower())}"' for text in searched) if searched else itertools.repeat("")
+    lines = ("".join(f"<td{cell}>{escape(text)}</td>" for cell, text in zip(cells, row, strict=True)) for row in rows)
+    body = "".join(f"<tr{mark}>{line}</tr>" for mark, line in zip(marks, lines, strict=False))
     place = "scroll stacks" if stacks else "scroll"
     return f'<div class="{place}"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
 

@@ -8,12 +8,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from dcfpca.report import png
-from dcfpca.report.page import escape
+from dcfpca.report.page import escape, short_labels, table
 from dcfpca.report.site_figures import FloatArray, OddSample, SiteFigures
 from dcfpca.report.svg import CentredBar, centred_bars, framed
 
 MOST_CARDS = 24
-MOST_LISTED = 500
 MOST_ENTRIES = 6
 
 
@@ -56,42 +55,27 @@ def _words(one: OddSample, names: Sequence[str]) -> str:
     return " ".join([one.sample, *(names[row] for row in one.rows[:MOST_ENTRIES])]).lower()
 
 
-def sample_table(found: SiteFigures) -> str:
-    """All samples that stand out, one line each, for searching and sorting by eye."""
-    names = found.features.names
-    lines = []
-    for one in found.odd[:MOST_LISTED]:
-        odd = "; ".join(
-            f"{names[row]}: {number(one.observed[row])} instead of {rounded(one.expected[row])}" for row in one.rows[:3]
-        )
-        rank = rank_text(one, one.rows[0], found) if one.rows else ""
-        lines.append(
-            f'<tr data-text="{escape(_words(one, names))}" data-flag="{"yes" if one.flagged else "no"}">'
-            f"<td>{escape(one.sample)}</td><td>{'flagged' if one.flagged else ''}</td>"
-            f"<td class=n>{len(one.rows)}</td><td>{escape(odd)}</td><td>{rank}</td></tr>"
-        )
-    head = "<th>sample</th><th></th><th class=n>entries</th><th>what was found</th><th>rank of the first</th>"
-    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{"".join(lines)}</tbody></table></div>'
-
-
 def entry_table(found: SiteFigures) -> str:
     """Everything that is flagged, one line each, for searching."""
     lines = [
-        f'<tr data-text="{escape(f"{one.sample} {one.feature} {one.story}".lower())}">'
-        f"<td>{escape(one.sample)}</td><td>{escape(one.feature) or 'as a whole'}</td>"
-        f"<td class=n>{'' if math.isnan(one.observed) else number(one.observed)}</td>"
-        f"<td class=n>{'' if math.isnan(one.expected) else rounded(one.expected)}</td>"
-        f"<td>{escape(one.story)}</td><td>{escape(one.unusual)}</td></tr>"
+        (
+            one.sample,
+            one.feature or "as a whole",
+            "" if math.isnan(one.observed) else number(one.observed),
+            "" if math.isnan(one.expected) else rounded(one.expected),
+            one.story,
+            one.unusual,
+        )
         for one in found.listed
     ]
-    names = ("sample", "measurement", "#found", "#expected", "what may have happened", "how unusual")
-    head = "".join(f"<th class=n>{name[1:]}</th>" if name[0] == "#" else f"<th>{name}</th>" for name in names)
-    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{"".join(lines)}</tbody></table></div>'
+    headings = ("sample", "measurement", "#found", "#expected", "what may have happened", "how unusual")
+    return table(headings, lines, searched=[f"{one.sample} {one.feature} {one.story}" for one in found.listed])
 
 
 MOST_BARS = 16
 CARD_WIDTH, PROFILE_HEIGHT = 300.0, 110.0
 _MARGIN = 46.0
+LABEL_LETTERS = 14
 _CLIP = 12.0  # in noise: longer bars are cut
 
 
@@ -167,12 +151,14 @@ def _bars(one: OddSample, names: Sequence[str]) -> str:
     """How far off each entry is, in noise; of many features those that are furthest off."""
     sizes = np.where(np.isnan(one.z), 0.0, np.abs(one.z))
     chosen = np.sort(np.argsort(-sizes, kind="stable")[:MOST_BARS])
-    bars = [_bar(names[row], float(one.z[row]), row in one.rows) for row in chosen]
+    labels = short_labels([names[row] for row in chosen], LABEL_LETTERS)
+    bars = [
+        _bar(label, names[row], float(one.z[row]), row in one.rows) for label, row in zip(labels, chosen, strict=True)
+    ]
     title = f"how far off each entry of {one.sample} is"
     return centred_bars(bars, title, "small", width=CARD_WIDTH, label=96.0, step=15.0)
 
 
-def _bar(name: str, z: float, flagged: bool) -> CentredBar:
-    label = name if len(name) < 15 else name[:13] + "…"
+def _bar(label: str, name: str, z: float, flagged: bool) -> CentredBar:
     share = float(np.clip(z / _CLIP, -1.0, 1.0))
     return CentredBar(label, share, f"{name}: {noise_text(z)}", "c3" if flagged else "c4")

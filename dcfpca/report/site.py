@@ -8,8 +8,19 @@ from typing import Any
 import numpy as np
 
 from dcfpca.report import png, svg
-from dcfpca.report.page import embedded_script, escape, figure, figures, folded, page, paragraph, section, table
-from dcfpca.report.sample_cards import MOST_CARDS, MOST_LISTED, entry_table, number, sample_cards, sample_table
+from dcfpca.report.page import (
+    embedded_script,
+    escape,
+    figure,
+    figures,
+    folded,
+    page,
+    paragraph,
+    section,
+    short_labels,
+    table,
+)
+from dcfpca.report.sample_cards import MOST_CARDS, entry_table, number, sample_cards
 from dcfpca.report.site_figures import FloatArray, SiteFigures
 from dcfpca.report.svg import CentredBar, Series, Titles
 
@@ -90,10 +101,7 @@ def _samples(found: SiteFigures) -> str:
     )
     if found.drawing == "profile":
         note += " Blue is what was found, grey what was expected."
-    rest = f"all {len(found.odd)} as a list" if len(found.odd) < MOST_LISTED else f"the first {MOST_LISTED} as a list"
-    every = folded(rest, sample_table(found))
-    if found.listed:
-        every = folded(f"everything that is flagged, {len(found.listed)} lines", entry_table(found))
+    every = folded(f"everything that is flagged, {len(found.listed)} lines", entry_table(found)) if found.listed else ""
     return section("Who stands out", paragraph(note, "note"), _SEARCH, sample_cards(found), every)
 
 
@@ -117,7 +125,7 @@ def _run(manifest: Mapping[str, Any]) -> str:
 
 MOST_FEATURES = 60
 MOST_COMPONENTS = 8
-MOST_LOADINGS = 20
+MOST_LOADINGS, MOST_LETTERS = 20, 20
 
 
 def feature_section(found: SiteFigures) -> str:
@@ -175,8 +183,10 @@ def _loading_bars(loadings: FloatArray, found: SiteFigures) -> str:
     """The largest loadings with the names of their features, as bars to the left and right."""
     chosen = np.argsort(-np.abs(loadings), kind="stable")[:MOST_LOADINGS]
     widest, names = float(np.abs(loadings).max()) or 1.0, found.features.names
+    labels = short_labels([names[row] for row in chosen], MOST_LETTERS)
     bars = [
-        CentredBar(names[row][:20], loadings[row] / widest, f"{names[row]}: {loadings[row]:+.2f}") for row in chosen
+        CentredBar(label, loadings[row] / widest, f"{names[row]}: {loadings[row]:+.2f}")
+        for label, row in zip(labels, chosen, strict=True)
     ]
     return svg.centred_bars(bars, "loadings", "narrow", width=460.0, label=150.0, step=18.0)
 

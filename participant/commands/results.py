@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from dcfpca.errors import BadInput
-from dcfpca.report.sample_cards import MOST_LISTED
+from dcfpca.report.sample_cards import MOST_CARDS
 from dcfpca.report.site import site_report
 from dcfpca.report.site_figures import (
     Components,
@@ -201,7 +201,7 @@ def _odd(
     largest = np.zeros(S.shape[1])
     np.maximum.at(largest, places, np.abs(S.data) / noise[S.indices])
     order = np.lexsort((-largest, np.nan_to_num(p_values, nan=1.0)))
-    chosen = [int(column) for column in order if flagged[column] or largest[column] > 0][:MOST_LISTED]
+    chosen = [int(column) for column in order if flagged[column] or largest[column] > 0][:MOST_CARDS]
     samples = []
     for column in chosen:
         observed, expected = used.columns.read(column, column + 1)[:, 0], np.asarray(L[:, column], dtype=np.float64)
