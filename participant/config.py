@@ -147,7 +147,9 @@ def require_console() -> None:
 
 def load_config(path: Path) -> Config:
     """Read and check the file; anything wrong is one BadInput that names the file and the keys."""
-    if isinstance(read_toml(path, "the configuration", "--config").get("aggregator"), str):
-        hint = "name a site's participant.toml with --config or DCFPCA_PARTICIPANT_CONFIG"
-        raise BadInput(f"{path} is an operator's file, and this command is for a site", hint)
+    hint = "name a site's participant.toml with --config or DCFPCA_PARTICIPANT_CONFIG"
+    keys = read_toml(path, "the configuration", f"the path: {hint}; `dcfpca init participant` writes one")
+    for whose, told in (("an operator", isinstance(keys.get("aggregator"), str)), ("an aggregator", "server" in keys)):
+        if told:
+            raise BadInput(f"{path} is {whose}'s file, and this command is for a site", hint)
     return read_config(path, Config, "participant")

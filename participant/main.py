@@ -129,6 +129,8 @@ def ledger(
         hashes = {entry.sequence: entry.hash for entry in kept.entries()}
         save_checkpoint(seen, verify_checkpoint(seen, hashes, "the ledger"))
     entries = list(kept.entries(run))
+    if run and not entries:
+        raise Refused(f"the ledger has no entry of a run {run}", "`dcfpca-participant ledger --all` lists every entry")
     if as_json:
         print_json(ledger_document(entries, verified))
     else:
@@ -187,7 +189,11 @@ def compare(
 
     results_dir = _settings(config).results.dir
     every = read_manifests(results_dir)
-    found = compare_runs(results_dir, _finished(every, earlier), _finished(every, later))
+    runs = [_finished(every, run) for run in (earlier, later)]
+    for run in runs:
+        if run not in [manifest["run"] for manifest in every]:
+            raise Refused(f"there is no result of run {run} in {results_dir}", "see `dcfpca-participant results`")
+    found = compare_runs(results_dir, *runs)
     print_json(found) if as_json else show_comparison(found)
 
 
@@ -243,7 +249,7 @@ def console(
     from participant.config import require_console
 
     require_console()
-    from participant.console.app import LINK, Console
+    from participant.console.app import LINK, Console, loopback
     from participant.console.app import serve as serve_console
 
     settings = _settings(config)
@@ -251,10 +257,10 @@ def console(
         result(f"open this link, which works once: {kept.read_text(encoding='utf-8').strip()}")
         say("the daemon serves it, for this machine alone")
         return
-    made = Console(settings, _store(config), port)
+    listener, made = loopback(port), Console(settings, _store(config), port)
     result(f"open this link, which works once: {made.gate.link}")
     say("the page is for this machine alone; stop it with Ctrl-C")
-    serve_console(made, port)
+    serve_console(made, listener, port)
 
 
 @app.command()

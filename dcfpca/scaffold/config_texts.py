@@ -115,8 +115,8 @@ def feature_names(text: str, origin: str) -> list[str]:
     try:
         found = [one["name"] for one in json.loads(text)["features"]]
     except (ValueError, KeyError, TypeError):
-        found = [line.strip() for line in text.splitlines() if line.strip()]
-    if not found or (text.lstrip().startswith("{") and found[0].startswith("{")):
+        found = [line.strip() for line in text.splitlines() if line.strip() and not set(line) & set("{,;\t")]
+    if not found:
         hint = "give what `dcfpca-participant check --json` prints at a site, or one name on each line"
         raise BadInput(f"{origin} has no names of features", hint)
     return found

@@ -20,7 +20,7 @@ def approve_run(store: Store, run_id: str, approver: str, expires: str, now_ms: 
     """Approve a waiting run with the spec it has, until `expires` from now; and later runs `like` it for so long."""
     row, name = _waiting(store, run_id), approver_name(approver)
     approval = Approval(run_id, row.digest, name, now_ms + milliseconds(expires))
-    until_ms = now_ms + milliseconds(like) if like else 0
+    until_ms = now_ms + milliseconds(like, "--like") if like else 0
     store.approvals.give(approval, now_ms)
     if until_ms:
         store.approvals.allow_like(run_id, row.spec, name, until_ms, now_ms)
@@ -76,12 +76,12 @@ def approver_name(text: str) -> str:
     return name
 
 
-def milliseconds(text: str) -> int:
+def milliseconds(text: str, flag: str = "--expires") -> int:
     """A duration such as 7d, 12h or 30m."""
     found = re.fullmatch(r"([1-9][0-9]{0,5})([mhd])", text, re.ASCII)
     length = int(found[1]) * _UNIT_MS[found[2]] if found else 0
     if not 0 < length <= _LONGEST_MS:
-        raise BadInput(f"--expires {text} is not a duration of at most 366 days", "write 7d, 12h or 30m")
+        raise BadInput(f"{flag} {text} is not a duration of at most 366 days", "write 7d, 12h or 30m")
     return length
 
 

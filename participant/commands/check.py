@@ -27,6 +27,8 @@ from participant.state.privacy_budget import PrivacyRecord, spending_of
 from participant.state.store import Store
 
 MOST_NAMED = 10
+FEWEST_SHOWING = 20
+"""Samples that can suggest a rule."""
 
 
 def site_document(config: Config, site: LocalSite, budget: BudgetView, of_spec: Sequence[str] = ()) -> Json:
@@ -110,7 +112,8 @@ def show_site(config: Config, site: LocalSite, budget: BudgetView, of_spec: Sequ
     values = sampled(site.matrix.columns)
     profiles = list(profile_features(site.matrix, values))
     show_features(profiles)
-    if config.rules == RulesTable() and (lines := proposed_rules(profiles, values)):
+    enough = bool(site.matrix.features) and data.columns >= FEWEST_SHOWING
+    if enough and config.rules == RulesTable() and (lines := proposed_rules(profiles, values)):
         result("\nrules that this data suggests, to paste into the configuration and correct:\n")
         for line in lines:
             result(line)

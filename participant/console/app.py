@@ -227,9 +227,18 @@ async def _style(_: Request, __: Visit) -> Response:
     return Response(text, media_type="text/css")
 
 
-def serve(console: Console, port: int) -> None:
+def serve(console: Console, listener: socket.socket, port: int) -> None:
     """Serve until interrupted."""
-    _server(console, port).run()
+    _server(console, port).run([listener])
+
+
+def loopback(port: int) -> socket.socket:
+    """A socket that listens there; BadInput where another program does."""
+    try:
+        return socket.create_server(("127.0.0.1", port))
+    except OSError as error:
+        hint = "choose another port: --port, or [console] listen"
+        raise BadInput(f"the console cannot listen at 127.0.0.1:{port}: {error.strerror}", hint) from None
 
 
 def _server(console: Console, port: int) -> uvicorn.Server:
@@ -245,11 +254,7 @@ def console_beside(config: Config) -> Iterator[None]:
     Its link is in a file of the state directory, for this user alone, and is another after each use.
     """
     port, path = int(config.console.listen.rpartition(":")[2]), config.state.dir / LINK
-    try:
-        listener = socket.create_server(("127.0.0.1", port))
-    except OSError as error:
-        hint = "choose another port in [console] listen"
-        raise BadInput(f"the console cannot listen at {config.console.listen}: {error.strerror}", hint) from None
+    listener = loopback(port)
 
     def keep(link: str) -> None:
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:

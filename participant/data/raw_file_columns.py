@@ -126,7 +126,7 @@ def spill(
             file.write(np.ascontiguousarray(batch, np.float64).data)
             lines, width = lines + batch.shape[0], batch.shape[1]
         if lines == 0 or width == 0:
-            raise BadInput(f"the data {origin} is empty: it has no rows of numbers", "check how it was written")
+            raise BadInput(f"the data {origin} is empty: it has no lines of numbers", "check how it was written")
         file.flush()
         if memory_limit:
             kind = np.dtype(np.float64)

@@ -64,8 +64,8 @@ def open_matrix(table: DataTable, spool: Path | None = None, memory_limit: int =
     if matrix.selected:
         return matrix
     if table.id_column:
-        hint = "remove it, or use a table with a line for each sample"
-        raise BadInput(f"the data {table.origin} has no id column, and [data] id_column is set", hint)
+        hint = "use a table with a line for each sample and that column, or take id_column out"
+        raise BadInput(f"the data {table.origin} has no column {table.id_column}, which [data] id_column names", hint)
     wanted = table.features or table.exclude
     if wanted and matrix.features:
         wanted = choose_features(matrix.features, table.features, table.exclude, table.origin)
@@ -93,7 +93,7 @@ def _read_path(table: DataTable, place: SpillSettings) -> Matrix:
             matrix = replace(_read_any(table.path, turned, place), notes=(note,))
         return _named(matrix, names, table)
     except OSError as error:
-        hint = "check [data] path and that this user may read it"
+        hint = "check the path (--input, or [data] path) and that this user may read it"
         raise BadInput(f"the data {table.path} cannot be read: {error.strerror or error}", hint) from None
 
 

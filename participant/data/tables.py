@@ -185,7 +185,7 @@ def _sheet_lines(path: Path, table: DataTable) -> tuple[list[str], list[Line]]:
     lines = [(number, row) for number, row in enumerate(rows, start=1) if any(entry != "" for entry in row)]
     width = max((k + 1 for _, row in lines for k, entry in enumerate(row) if entry != ""), default=0)
     if len(lines) < 1 + table.header:
-        raise BadInput(f"the data {path} is empty: it has no rows of numbers", "check [data] dataset, the sheet")
+        raise BadInput(f"the data {path} is empty: it has no lines of numbers", "check [data] dataset, the sheet")
     cut = [(number, row[:width]) for number, row in lines]
     if not table.header:
         return [f"f{k}" for k in range(width)], cut

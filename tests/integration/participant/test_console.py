@@ -140,6 +140,29 @@ def test_the_daemons_console_has_another_link_after_each_use_for_its_user_alone(
         load_config(config)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["compare", "nope"], "there is no result of run nope"),
+        (["ledger", "--run", "nope"], "the ledger has no entry of a run nope"),
+        (["approve", "winter", "--by", "me", "--like", "forever"], "--like forever is not a duration"),
+        (["transform", "--run", "spring", "--input", "nofile.csv"], "check the path (--input"),
+        (["console", "--port", "BUSY"], "the console cannot listen at 127.0.0.1"),
+    ],
+)
+def test_a_mistake_is_answered_with_what_to_change(
+    template: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as busy:
+        given = [str(busy.getsockname()[1]) if one == "BUSY" else one for one in arguments]
+        with pytest.raises(SystemExit) as ended:
+            main([*given, "--config", str(template)])
+    assert ended.value.code
+    shown = capsys.readouterr()
+    assert said in shown.err
+    assert not shown.out  # no link to a page that is not there
+
+
 @needs_browser
 def test_a_server_of_another_user_at_another_port_is_not_sent_the_cookie(
     console: tuple[Path, str], browser: Browser

@@ -50,10 +50,11 @@ def test_init_writes_a_spec_from_a_sites_features_and_the_job_from_it(
     for file, names in (("told.json", ["age", 'cd4 "new"']), ("names.txt", ["age", "hgb"])):
         assert_done(["init", "spec", file, "--label", "spring", "--force"])
         assert read_toml(Path("spec.toml"), "", "") == {"label": "spring", "features": names}
-    Path("empty.json").write_text('{"rows": 3}')
-    with pytest.raises(SystemExit):
-        main(["init", "spec", "empty.json", "--force"])
-    assert "empty.json has no names of features" in capsys.readouterr().err
+    for wrong in ('{"rows": 3}', "age,cd4\n40,300\n"):
+        Path("wrong").write_text(wrong)
+        with pytest.raises(SystemExit):
+            main(["init", "spec", "wrong", "--force"])
+        assert "wrong has no names of features" in capsys.readouterr().err
     Path("operator.toml").touch()
     assert_done(["init", "monthly", "--out", "jobs"])
     assert str(tmp_path / "spec.toml") in Path("jobs/dcfpca-monthly.service").read_text()
