@@ -34,6 +34,7 @@ VERDICT = (
     "ordinary",
     "ordinary_most",
     "failing",
+    "on_few",
 )
 
 
@@ -157,10 +158,11 @@ class ClosingPlan:
 
 
 def with_taken(message: TensorMessage) -> TensorMessage:
-    """A broadcast that a version wrote which did not tell `taken`: all columns."""
+    """A broadcast that a version wrote which told neither `taken`, of all columns there, nor `on_few`."""
     head = 1 + (len(FIGURES) if message.scalars[0] else 0)
     scalars = np.insert(message.scalars, head + HEAD.index("taken"), message.scalars[head + HEAD.index("columns")])
-    return TensorMessage(message.tensor, scalars)
+    verdict = head + len(HEAD) + OUTLYING_FIGURES + NULL_FIGURES
+    return TensorMessage(message.tensor, np.insert(scalars, verdict + VERDICT.index("on_few"), 0.0))
 
 
 def closing_layout(rows: int, width: int, fit: Layout, calibrated: bool) -> Layout:

@@ -1,8 +1,8 @@
 """Whether an exact split into low rank and sparse outliers is the only one, from what the aggregator has.
 
 An outlier is told from the low-rank part by the other entries of its feature and of its sample. Where most of these are
-outliers too, or where a direction lives on so few features that its entries are as sparse as outliers are, another
-split explains the same data as exactly.
+outliers too, or where a direction lives on so few features or samples that its entries are as sparse as outliers are,
+another split explains the same data as exactly. How few samples is not told, for they might be persons.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from dcfpca.rpca.method import FloatArray
 OUTLYING = 64.0  # noises of an exact run: below lies what the tolerance leaves of L
 MOSTLY = 0.5  # of a feature's entries
 FEW_FEATURES = 0.1  # of all, but at least one: a direction on fewer is as sparse as outliers are
+FEW_SAMPLES, FAR_OUT = 0.1, 3.0  # of all; and of the mean T², beyond which a sample may be one of them
+LEFT = 0.02  # of a direction's variance, that samples nearer than those have where it lives on few
 STARTS, STEPS = 16, 60
 ABSENT = 1e-5  # the length of a unit vector outside of the features it lives on
 
@@ -37,6 +39,17 @@ def local_features(U: FloatArray) -> NDArray[np.intp]:
     supports = [np.sort(np.argsort(-np.abs(x), kind="stable")[:most]) for x in (U @ Q).T]
     held = [support for support in supports if _length_outside(U, support) < ABSENT]
     return _smallest_part(U, held[0]) if held else none
+
+
+def far_out(rank: int) -> float:
+    """The T² beyond which a sample may be one of few that a direction lives on: theirs along it is 1/FEW_SAMPLES."""
+    return max(1.0 / FEW_SAMPLES, FAR_OUT * rank)
+
+
+def lives_on_few(near: FloatArray) -> bool:
+    """Whether a direction is hardly used by any sample that is not `far_out`, by the second moments of the others'
+    coefficients, of which each has one over all samples."""
+    return bool(near.size and np.linalg.eigvalsh(near)[0] < LEFT)
 
 
 def _length_outside(U: FloatArray, support: NDArray[np.intp]) -> float:

@@ -16,17 +16,17 @@ from dcfpca.rpca.calibration.empirical_null import SIZE_BINS, fit_null, levels_o
 from dcfpca.rpca.calibration.normal_scores import SCORES
 from dcfpca.rpca.calibration.sample_test import COUNTS as ODDNESS_COUNTS
 from dcfpca.rpca.calibration.sample_test import count_oddness, fit_sample_null
-from dcfpca.rpca.method import Consensus, FloatArray, Layout, Outcome, TensorMessage, Total
+from dcfpca.rpca.method import Consensus, FloatArray, Layout, Outcome, ResultBlock, TensorMessage, Total
 from dcfpca.rpca.refinement.closing_plan import CHECK, NULL, ClosingPlan, FitEnding, local_rate
 from dcfpca.rpca.refinement.closing_stage import COUNTERS, ClosingStage, results
-from dcfpca.rpca.refinement.identifiability import OUTLYING
+from dcfpca.rpca.refinement.identifiability import OUTLYING, far_out, lives_on_few
 from dcfpca.rpca.refinement.noise_scale import DISTANCE_BINS, count_above, count_sides, count_sizes, distance_scale
 from dcfpca.rpca.refinement.scoring import Expected, expect_entries, squared_distance
 from dcfpca.rpca.refinement.verdict import FlagCounts, figures_of
 from dcfpca.rpca.scaling import ENTRIES
 from dcfpca.rpca.small_cells import Merging, at_least, merge_shares, merge_sides
 from dcfpca.rpca.stage import Partition, Stage
-from dcfpca.rpca.stage_checks import broken_count, exceeds, unequal
+from dcfpca.rpca.stage_checks import broken_count, exceeds, indefinite, unequal
 from dcfpca.rpca.stage_list import StagedSite
 
 COUNTS = 4  # scalars before the distances: columns, entries of L out of range, entries, odd columns
@@ -40,7 +40,7 @@ class Null(ClosingStage):
     """The last round, but for the check of a run whose entries are judged by their whole covariance."""
 
     def __init__(self, fit: Stage, width: int, bound: int | None, rate: float, least: int) -> None:
-        scalars = COUNTS + DISTANCE_BINS.count + ODDNESS_COUNTS + SIZE_BINS.count
+        scalars = COUNTS + width * (width + 1) // 2 + DISTANCE_BINS.count + ODDNESS_COUNTS + SIZE_BINS.count
         up = Layout(fit.down.rows, 2 * SIZE_BINS.count, scalars)
         super().__init__(NULL, fit, width, up, (CHECK,), bound)
         self._local, self._least = local_rate(rate), least
@@ -50,7 +50,7 @@ class Null(ClosingStage):
         plan, total = ClosingPlan.of(asked.broadcast), np.zeros(self.up.size)
         for M, block in results(site, plan, hiding=False):
             found, distance = expect_entries(plan, M, block.L), squared_distance(plan, block.V)
-            total += null_update(plan, M, block.L, found, distance).flat()
+            total += null_update(plan, M, block, found, distance).flat()
         return with_sizes(plan, TensorMessage.unflatten(self.up, total))
 
     def combine(self, partition: Partition, asked: Consensus) -> TensorMessage:
@@ -63,11 +63,11 @@ class Null(ClosingStage):
         n, rows = ClosingPlan.of(asked.broadcast).columns, self.up.rows
         above, below = np.split(np.rint(exact.tensor * n), 2, axis=1)
         below, above = merge_sides(below, above, least)
-        (columns, far, entries, odd), lines = exact.scalars[:COUNTS], _lines(exact.scalars)
+        (columns, far, entries, odd), moments, lines = _parts(self.width, exact.scalars)
         few = [at_least(far, least / (n * rows)), entries, at_least(odd, least / n)]
         units = n, n, n * rows
         merged = [merge_shares(line[None, :], unit, least)[0] for line, unit in zip(lines, units, strict=True)]
-        return TensorMessage(np.column_stack([above, below]) / n, np.concatenate([[columns], few, *merged]))
+        return TensorMessage(np.column_stack([above, below]) / n, np.concatenate([[columns], few, moments, *merged]))
 
     def advance(self, consensus: Consensus, total: Total) -> Consensus:
         """The null, and with it the end of the run or its last round."""
@@ -75,7 +75,7 @@ class Null(ClosingStage):
         assert plan.calibration is not None
         if not (np.isfinite(sums.tensor).all() and np.isfinite(sums.scalars).all()):
             return replace(consensus, outcome=Outcome.DIVERGED)
-        distances, odd, sizes = _lines(sums.scalars * plan.columns)
+        head, moments, (distances, odd, sizes) = _parts(self.width, sums.scalars * plan.columns)
         above, below = np.split(np.rint(sums.tensor * plan.columns), 2, axis=1)
         # Where nothing is merged, features' own counts have their tails, and nothing depends on the split into sites.
         merged = self._least > 1
@@ -92,7 +92,8 @@ class Null(ClosingStage):
             distance_scale=distance_scale(np.rint(distances), float(max(plan.rank, 1)), plan.rank),
         )
         flags = flagged_counts(plan, found, counts)
-        plan = replace(plan, verdict=figures_of(plan, flags, sums.scalars[:COUNTS] * plan.columns))
+        kept = _symmetric(moments / plan.columns, self.width)[: plan.rank, : plan.rank]
+        plan = replace(plan, verdict=figures_of(plan, flags, head, lives_on_few(kept)))
         if plan.ending is FitEnding.REFINED and found.whole:
             counters = consensus.memory[COUNTERS]
             return self.next_round(consensus, CHECK, plan, counters.tolist(), consensus.progress.change)
@@ -105,8 +106,7 @@ class Null(ClosingStage):
         if not (np.isfinite(sums.tensor).all() and np.isfinite(sums.scalars).all()):
             return ""  # the run has diverged, and ends by that
         tensor_rounding, rounding = (bound * n for bound in total.rounding)
-        columns, far, entries, odd = sums.scalars[:COUNTS] * n
-        distances, oddness, sizes = _lines(sums.scalars * n)
+        (columns, far, entries, odd), moments, (distances, oddness, sizes) = _parts(self.width, sums.scalars * n)
         counts, together = sums.tensor * n, pooled_features(ClosingPlan.of(consensus.broadcast).few)
         if reason := self.changed_columns(columns / n, total):
             return reason
@@ -131,19 +131,31 @@ class Null(ClosingStage):
             return "the distances are not those of all columns"
         if unequal(oddness.sum(), columns, (1.0 + ODDNESS_COUNTS) * rounding):
             return "the counts of how odd columns are do not add up to the columns"
+        if indefinite(_symmetric(moments, self.width), rounding):
+            return "the sum of squares of coefficients is negative"
         return "more of L is out of range than there is of it" if exceeds(far, columns, 2.0 * rounding) else ""
 
 
-def _lines(scalars: FloatArray) -> list[FloatArray]:
-    """The counts of distances, of how odd columns are, and of the sizes of all features."""
-    return np.split(scalars[COUNTS:], [DISTANCE_BINS.count, DISTANCE_BINS.count + ODDNESS_COUNTS])
+def _parts(width: int, scalars: FloatArray) -> tuple[FloatArray, FloatArray, list[FloatArray]]:
+    """Counts of columns and entries; products of coefficients; and the counts of distances, of how odd columns are, and
+    of the sizes of all features."""
+    ends = np.cumsum([COUNTS, width * (width + 1) // 2, DISTANCE_BINS.count, ODDNESS_COUNTS])
+    head, moments, *lines = np.split(scalars, ends)
+    return head, moments, lines
+
+
+def _symmetric(upper: FloatArray, width: int) -> FloatArray:
+    """The matrix with this upper triangle."""
+    found = np.zeros((width, width))
+    found[np.triu_indices(width)] = upper
+    return np.asarray(found + np.triu(found, 1).T)
 
 
 def null_update(
-    plan: ClosingPlan, M: FloatArray, L: FloatArray, found: Expected, distance: FloatArray
+    plan: ClosingPlan, M: FloatArray, block: ResultBlock, found: Expected, distance: FloatArray
 ) -> TensorMessage:
     """The sums of the null round over these columns."""
-    one, z = np.ones(len(M)), found.z
+    one, z, L = np.ones(len(M)), found.z, block.L
     counts = np.column_stack(count_sides(z, one, SIZE_BINS, 0.0))
     seen = np.count_nonzero(~np.isnan(M), axis=0)
     beyond = np.count_nonzero(np.abs(z) > 5.0, axis=0)
@@ -151,7 +163,12 @@ def null_update(
     far = np.count_nonzero(np.abs(L - plan.median[:, None]) > FAR * plan.reach[:, None]) / M.shape[0]
     head = [M.shape[1], far, float(seen.sum()) / M.shape[0], odd]
     distances = count_sizes(distance[None, :], np.array([float(max(plan.rank, 1))]), DISTANCE_BINS)[0]
-    by_column = np.concatenate([head, distances, count_oddness(found.odd), np.zeros(SIZE_BINS.count)])
+    near = np.zeros((M.shape[1], plan.U.shape[1]))
+    if plan.ending is not FitEnding.KEPT:
+        unit = np.sqrt(np.maximum(plan.variance[: plan.rank], np.finfo(np.float64).tiny))
+        near[:, : plan.rank] = np.where((distance <= far_out(plan.rank))[:, None], block.V[:, : plan.rank] / unit, 0.0)
+    moments = (near.T @ near)[np.triu_indices(near.shape[1])]
+    by_column = np.concatenate([head, moments, distances, count_oddness(found.odd), np.zeros(SIZE_BINS.count)])
     return TensorMessage(counts / plan.columns, by_column / plan.columns)
 
 

@@ -46,7 +46,7 @@ class FlagCounts(NamedTuple):
     all_flagged: float  # of all features: more than of each, where small counts were merged
 
 
-def figures_of(plan: ClosingPlan, flags: FlagCounts, null_counts: FloatArray) -> FloatArray:
+def figures_of(plan: ClosingPlan, flags: FlagCounts, null_counts: FloatArray, on_few: bool = False) -> FloatArray:
     """The figures named in VERDICT, from the counts of the null round."""
     figures = plan.verdict.copy()
     by_feature, entries = flags.flagged, np.maximum(flags.entries, 1e-300)
@@ -60,6 +60,7 @@ def figures_of(plan: ClosingPlan, flags: FlagCounts, null_counts: FloatArray) ->
         "unexplained_features": float(np.count_nonzero(unexplained(plan))),
         "far_entries": float(far / max(columns, 1e-300)),
         "odd_columns": float(odd / max(columns, 1e-300)) if np.rint(odd) >= FEWEST_TOLD else 0.0,
+        "on_few": float(on_few),
     }
     for name, value in found.items():
         figures[VERDICT.index(name)] = value
@@ -145,6 +146,8 @@ def _other_splits(plan: ClosingPlan, figures: dict[str, float], features: Sequen
         yield Reason(f"most entries of {odd * plan.columns:.0f} samples are outliers")
     if local := local_features(np.linalg.qr(plan.subspace.U)[0]).tolist():
         yield Reason(f"a direction lives on {named(local, features)} alone, where outliers cannot be told from it")
+    if figures["on_few"] > 0.0:
+        yield Reason("a direction lives on few samples alone, whose entries may as well be outliers")
 
 
 def _of_the_answer(

@@ -19,8 +19,9 @@ from dcfpca.rpca.calibration.expectation import (
 from dcfpca.rpca.calibration.leave_one_out import Origin, distance_without
 from dcfpca.rpca.column_blocks import ArrayColumns
 from dcfpca.rpca.method import FloatArray
-from dcfpca.rpca.refinement.closing_plan import HEAD, ClosingPlan, with_taken
+from dcfpca.rpca.refinement.closing_plan import HEAD, VERDICT, ClosingPlan, with_taken
 from dcfpca.rpca.refinement.noise_scale import fresh_distance_p_value
+from dcfpca.rpca.refinement.outlyingness import FIGURES as OUTLYING_FIGURES
 from dcfpca.rpca.refinement.scoring import transform_columns
 from dcfpca.rpca.simulate import simulate
 from dcfpca.spec import parse_spec
@@ -69,9 +70,12 @@ def test_a_result_of_an_earlier_version_is_read_as_made_from_all_columns() -> No
     method = method_of(parse_spec({"rows": ROWS}))
     broadcast = simulate(method, [ArrayColumns(drawn(60, np.random.default_rng(2)))]).consensus.broadcast
     plan = ClosingPlan.of(broadcast)
-    place = 1 + len(FIGURES) + HEAD.index("taken")
+    place, verdict = 1 + len(FIGURES) + HEAD.index("taken"), 1 + len(FIGURES) + len(HEAD) + OUTLYING_FIGURES + 3
     assert broadcast.scalars[place] == plan.taken <= plan.columns
-    read = ClosingPlan.of(with_taken(replace(broadcast, scalars=np.delete(broadcast.scalars, place))))
+    earlier = np.delete(broadcast.scalars, [place, verdict + VERDICT.index("on_few")])
+    read = ClosingPlan.of(with_taken(replace(broadcast, scalars=earlier)))
+    np.testing.assert_array_equal(read.verdict, plan.verdict)
+    np.testing.assert_array_equal(read.variance, plan.variance)
     assert read.taken == read.columns == 60
     np.testing.assert_array_equal(read.outlying.centre, plan.outlying.centre)
 

@@ -63,6 +63,26 @@ def test_a_direction_on_few_features_is_found_in_any_basis_of_its_span() -> None
     assert local_features(np.zeros((ROWS, 0))).size == 0
 
 
+def test_a_direction_that_two_samples_alone_have_leaves_several() -> None:
+    rng = np.random.default_rng(2)
+    pattern = 10.0 * rng.standard_normal((ROWS, 1))
+    M = _exact(rng)
+    M[:, [3, 77]] += pattern * [1.0, -2.0]
+    plan, verdict = _run(M)
+    assert plan.ending is FitEnding.EXACT
+    assert plan.rank > 3  # at rank 3 they would be outliers, which so few samples are not told to be
+    assert "so do other splits" in verdict.sentence
+    assert "a direction lives on few samples alone" in verdict.sentence
+
+
+def test_coefficients_with_heavy_tails_leave_one_split() -> None:
+    rng = np.random.default_rng(4)
+    L = rng.standard_normal((ROWS, 3)) @ rng.standard_t(3, size=(3, COLUMNS))
+    plan, verdict = _run(L + np.where(rng.random(L.shape) < 0.03, rng.uniform(-100.0, 100.0, L.shape), 0.0))
+    assert plan.ending is FitEnding.EXACT
+    assert verdict.sentence.startswith("Exact: rank 3")
+
+
 @pytest.mark.parametrize("offset", [1e3, 1e6])
 def test_an_offset_does_not_make_noise_exact(offset: float) -> None:
     plan, _ = _run(offset + np.random.default_rng(1).standard_normal((20, 400)), 5)
