@@ -139,14 +139,13 @@ class SqliteDatabase(sqlite3.Connection):
 
 def row_checksum(*values: Stored) -> int:
     """64 bits over the values of a row with their types; detects damage, not tampering."""
-    # SHA-256 although BLAKE2 is made for this: processors have instructions for it, and it takes a fifth of the time.
-    digest = hashlib.sha256()
+    digest = hashlib.blake2b(digest_size=8)
     for value in values:
         text = value.hex() if isinstance(value, float) else str(value)
         body = value if isinstance(value, bytes) else text.encode(errors="surrogatepass")
         digest.update(b"%s:%d:" % (type(value).__name__.encode(), len(body)))
         digest.update(body)
-    return int.from_bytes(digest.digest()[:8], "big", signed=True)
+    return int.from_bytes(digest.digest(), "big", signed=True)
 
 
 def open_database(path: Path) -> SqliteDatabase:
