@@ -1,4 +1,4 @@
-"""What is remembered of runs that are over, once the store alone has the rest: who was in them, and when they ended."""
+"""What stays in memory of a run that has ended; everything else is read from the store when somebody asks."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class EndedRun:
 
 
 def remembered(run: Run, spec: RunSpec) -> EndedRun:
-    """What stays in memory of a run; of runs alike it is the same objects, so that thousands take little."""
+    """The part of a run that stays in memory. Equal values are shared, so that thousands of ended runs take little."""
     return EndedRun(
         run_id=run.run_id,
         status=run.status,
@@ -42,7 +42,7 @@ def remembered(run: Run, spec: RunSpec) -> EndedRun:
 
 
 def data_of(spec: RunSpec) -> tuple[str, int, str]:
-    """Runs that differ in this cannot be about the same sums of the same columns."""
+    """What two runs must share to be about the same columns: a difference proves that they are not."""
     return spec.aggregation, spec.rows, spec.features_sha256
 
 

@@ -22,7 +22,7 @@ from aggregator.store.thread import StoreThread
 from aggregator.telemetry import Telemetry
 from dcfpca.errors import DcfpcaError, UnusableState
 from dcfpca.logs import log
-from dcfpca.secagg import PastRun
+from dcfpca.secagg.differencing_check import PastRun
 
 T = TypeVar("T")
 
@@ -133,13 +133,13 @@ class RunRegistry:
         return here
 
     def _hold_for_export(self, runner: Runner) -> None:
-        """Sites are told of runs in memory: those of which they are still asked for an export are among these."""
+        """Keep an ended run in memory while a site has yet to answer its export: sites hear only of runs in memory."""
         if exports.awaited(runner.run):
             self.runners[runner.run.run_id] = runner
             self.ended.pop(runner.run.run_id, None)
 
     def _shelve(self) -> None:
-        """Of runs that are over, keep the newest in memory, and those that sites are still asked for an export of."""
+        """Keep in memory only the newest ended runs, and those with an export that some site has yet to answer."""
         over = [one for one in self.runners.values() if one.run.status.over and not exports.awaited(one.run)]
         for runner in sorted(over, key=lambda one: -one.run.created_at)[RUNS_AT_HAND:]:
             run_id = runner.run.run_id

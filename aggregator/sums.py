@@ -23,10 +23,10 @@ from dcfpca.method_memory import encode_memory
 from dcfpca.rpca.kernels.order_independent_sum import OrderIndependentSum
 from dcfpca.rpca.method import Consensus, FloatArray, Outcome, TensorMessage, Total
 from dcfpca.run_references import AttemptRef
-from dcfpca.secagg import OpenedSum, Opening, RunTerms, dtype_of, open_sum
-from dcfpca.secagg.fixed_point import lifted, next_exponents, rounding_of
+from dcfpca.secagg.aggregator import OpenedSum, open_sum
+from dcfpca.secagg.fixed_point import RING, lifted, next_exponents, rounding_of
 from dcfpca.secagg.homomorphic_mac import P
-from dcfpca.secagg.messages import consensus_digest, context_of
+from dcfpca.secagg.messages import Opening, RunTerms, consensus_digest, context_of
 from dcfpca.terms import Terms
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
@@ -133,7 +133,7 @@ class SecureSums:
 
     def __init__(self, terms: Terms) -> None:
         self.terms, self.dtype = terms, update_dtype(terms.spec)
-        self._numbers = dtype_of(terms.spec.precision)
+        self._numbers = RING[terms.spec.precision]
         self._agreed: RunTerms | None = None
         self._binding: _Binding | None = None
 

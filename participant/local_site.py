@@ -10,13 +10,14 @@ from datetime import UTC, datetime
 import numpy as np
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from dcfpca import secagg
 from dcfpca.errors import BadInput
 from dcfpca.identity import Role
 from dcfpca.logs import log
 from dcfpca.pki.credential_files import Credentials, load_credentials
 from dcfpca.pki.keys import sign
 from dcfpca.rpca.method import Columns
+from dcfpca.secagg.column_sets import ColumnHasher, ColumnSet
+from dcfpca.secagg.keys import SigningIdentity
 from dcfpca.spec import RunSpec
 from participant.config import Config
 from participant.data.facts import DataFacts, MatrixParts, measure, without_empty_samples
@@ -39,11 +40,11 @@ class LocalSite:
     matrix: Matrix = field(repr=False)
     facts: SiteFacts
     data: DataFacts
-    column_set: secagg.ColumnSet = field(repr=False)
+    column_set: ColumnSet = field(repr=False)
     source: SourceState = field(repr=False)
     key: bytes = field(repr=False)  # never leaves: it recognises columns, and draws the entries that a run hides
     parts: MatrixParts = field(repr=False, init=False)
-    _identity: tuple[Credentials, secagg.SigningIdentity] | None = field(repr=False, init=False, default=None)
+    _identity: tuple[Credentials, SigningIdentity] | None = field(repr=False, init=False, default=None)
 
     def __post_init__(self) -> None:
         self.parts = MatrixParts(self.matrix, self.data.missing > 0)
@@ -69,7 +70,7 @@ class LocalSite:
         except BadInput:  # the site lacks features that the spec names, and refuses it for that
             return self.data.columns
 
-    def columns_of(self, spec: RunSpec) -> secagg.ColumnSet:
+    def columns_of(self, spec: RunSpec) -> ColumnSet:
         """The columns that the sums of a run tell of: those with an entry in its features. Under differential privacy
         all: which of a person's columns is used changes nothing about whom it is charged to."""
         if spec.privacy is not None or (used := self.part(spec)).columns.shape[1] == self.data.columns:
@@ -121,11 +122,11 @@ class LocalSite:
         """Sign with the identity key."""
         return sign(self.credentials.private_key, statement)
 
-    def identity(self) -> secagg.SigningIdentity:
+    def identity(self) -> SigningIdentity:
         """The identity that the secure sum signs and verifies with; certificate and key always belong together."""
         credentials = self.credentials
         if self._identity is None or self._identity[0] is not credentials:
-            identity = secagg.SigningIdentity(
+            identity = SigningIdentity(
                 name=self.name,
                 certificate=credentials.certificate.public_bytes(Encoding.DER),
                 sign=lambda statement: sign(credentials.private_key, statement),
@@ -165,7 +166,7 @@ def open_site(config: Config, *, make_key: bool = True) -> LocalSite:
     meter = ProgressMeter(lambda percent: log("data_checked", path=config.data.origin, percent=percent))
     meter.begin(matrix.columns.shape[1])
     key = column_key(config.state.dir, make=make_key)
-    hasher = secagg.ColumnHasher(key, matrix.features)
+    hasher = ColumnHasher(key, matrix.features)
     data = measure(MeteredColumns(matrix.columns, meter), config.data.origin, hasher)
     matrix = without_empty_samples(matrix, data)
     columns = hasher.columns(data.empty, matrix.persons or matrix.ids)

@@ -12,7 +12,7 @@ from dcfpca.rpca import MethodName
 from participant.privacy_review import PrivacyLimits
 
 if TYPE_CHECKING:
-    from dcfpca.secagg import ColumnSet
+    from dcfpca.secagg.column_sets import ColumnSet
     from dcfpca.spec import RunSpec
 
 LEAST_COLUMNS = 20

@@ -8,7 +8,7 @@ from typing import Any
 from dcfpca.privacy.settings import PrivacySettings
 from dcfpca.privacy.statement import conspiracy, meaning
 from dcfpca.privacy.zcdp import epsilon_of
-from dcfpca.secagg import ColumnSet
+from dcfpca.secagg.column_sets import ColumnSet
 from participant.policy import SitePolicy
 from participant.privacy_review import epsilon_left, rho_asked, rounded_down
 from participant.state.privacy_budget import PrivacyBudget, Unit

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from dcfpca.errors import listed
 from dcfpca.privacy.settings import MOST_SITES
 from dcfpca.run_size import amount, round_memory
-from dcfpca.secagg import PastRun, column_exposure, exposure
+from dcfpca.secagg.differencing_check import PastRun, column_exposure, exposure
 from dcfpca.spec import features_digest
 from participant.policy import LEAST_COLUMNS, Accept, Reasons, Refuse, SiteFacts, SitePolicy
 from participant.privacy_review import Spending, privacy_reasons

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from dcfpca import secagg
 from dcfpca.errors import BadMessage
 from dcfpca.run_references import AttemptRef
+from dcfpca.secagg.messages import Advert, Complaint, Misfit, SealedShare
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
 from dcfpca.wire import round_messages
@@ -114,22 +114,22 @@ def encode_seen(run_id: str, opened: events.Opened | None) -> pb.Seen:
     return pb.Seen(ref=ref_to_wire(opened.ref), consensus_sha256=opened.consensus.sha256, ticket=opened.ticket)
 
 
-def encode_run_key(run_id: str, advert: secagg.Advert) -> pb.AdvertiseRunKeyRequest:
+def encode_run_key(run_id: str, advert: Advert) -> pb.AdvertiseRunKeyRequest:
     """Set-up, step 1."""
     return pb.AdvertiseRunKeyRequest(run_id=run_id, key=round_messages.advert_to_wire(advert))
 
 
-def encode_group_shares(run_id: str, shares: Sequence[secagg.SealedShare]) -> pb.ShareGroupSecretRequest:
+def encode_group_shares(run_id: str, shares: Sequence[SealedShare]) -> pb.ShareGroupSecretRequest:
     """Set-up, step 2."""
     return pb.ShareGroupSecretRequest(run_id=run_id, shares=round_messages.shares_to_wire(shares))
 
 
-def encode_misfit(ref: AttemptRef, misfit: secagg.Misfit) -> pb.ReportMisfitRequest:
+def encode_misfit(ref: AttemptRef, misfit: Misfit) -> pb.ReportMisfitRequest:
     """The update does not fit."""
     return pb.ReportMisfitRequest(ref=ref_to_wire(ref), misfit=round_messages.misfit_to_wire(misfit))
 
 
-def encode_complaint(run_id: str, complaint: secagg.Complaint) -> pb.ComplainRequest:
+def encode_complaint(run_id: str, complaint: Complaint) -> pb.ComplainRequest:
     """Why this site cannot go on."""
     return pb.ComplainRequest(
         run_id=run_id,

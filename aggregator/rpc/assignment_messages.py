@@ -1,4 +1,4 @@
-"""Assignments as messages of the wire, with everything they contain beside the run's state."""
+"""Encodes assignments: the run's state, the consensus and the sums that go with them, once for all streams."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from aggregator.run.state import Run, Status, opened
 from aggregator.runner import Runner
 from aggregator.store.run_rows import StoredSum
 from aggregator.sums import EncodedConsensus, Sums
-from dcfpca.secagg import SealedShare, shares_for
-from dcfpca.secagg.messages import members_in_turn
+from dcfpca.secagg.aggregator import shares_for
+from dcfpca.secagg.messages import SealedShare, members_in_turn
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1.types_pb2 import TensorHeader
 from dcfpca.wire import round_messages

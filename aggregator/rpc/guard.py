@@ -45,7 +45,7 @@ def _unless_encoded(serializer: Callable[[Any], bytes]) -> Callable[[Any], bytes
 
 
 class Method(NamedTuple):
-    """What the guard knows of a method: its short name and who may call it. Nobody may call one that is in no table."""
+    """What the guard knows of a method: its short name and who may call it; nobody, if no table lists the method."""
 
     name: str
     roles: frozenset[Role]

@@ -138,7 +138,7 @@ class Server:
 
 
 class NamedMethods:
-    """Stands in for the server where generated code adds a service to it.
+    """Registers services by name; generated code takes it for the server.
 
     gRPC waits for a call of each registered method by itself, and goes through all of these waits at every call: with
     our forty methods that was a tenth of the aggregator's Python. For methods that are found by name it waits once.
@@ -168,7 +168,7 @@ _NOT_SERVING = health_pb2.HealthCheckResponse(status=health_pb2.HealthCheckRespo
 
 
 class _LeasedHealth(HealthServicer):  # type: ignore[misc]
-    """Never SERVING while another aggregator may hold the lease, whatever was told before this process was paused."""
+    """Never answers SERVING while another aggregator may hold the lease, even right after this process was paused."""
 
     def __init__(self, holds_lease: Callable[[], bool]) -> None:
         super().__init__()
@@ -199,7 +199,7 @@ class StandbyServer:
 
 
 class _Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
-    """NOT_SERVING; the trailing metadata tells a standby from a service in trouble."""
+    """Answers NOT_SERVING; the trailing metadata distinguishes a standby from a service in trouble."""
 
     def __init__(self, holder: Callable[[], str]) -> None:
         self._holder = holder
@@ -211,7 +211,7 @@ class _Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
 
 
 class _Refusal(grpc.GenericRpcHandler):  # type: ignore[type-arg]
-    """Any other call is refused in a way that lets the caller try the next address."""
+    """Refuses every other call with UNAVAILABLE, so that the caller tries the next address."""
 
     def __init__(self, holder: Callable[[], str]) -> None:
         self._holder = holder

@@ -1,5 +1,5 @@
-"""The open attempt at a round: what a step asks the runner to do, the replies to messages, and what is wanted of
-participants. Of all runs alike."""
+"""The open attempt at a round, in secure and plain runs alike: what a step asks the runner to do, the replies to
+messages, and what participants are asked to do."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def newer_attempt(
 
 
 def _is_past(here: AttemptRef, shown: AttemptRef, same_consensus: bool) -> bool:
-    """Whether the run is beyond the shown attempt, so that its site will take part in the open one."""
+    """Whether the shown attempt comes before the open one, in which its site can therefore still take part."""
     same_round = shown.round == here.round
     return shown.round < here.round or (same_round and same_consensus and shown.attempt < here.attempt)
 

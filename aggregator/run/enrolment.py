@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from aggregator.run.attempts import ACCEPTED, DUPLICATE, Reply, Step
 from aggregator.run.events import Responded
 from aggregator.run.state import Consent, Run, Status, ended, refusals_text
-from dcfpca.secagg import PastRun, exposure
+from dcfpca.secagg.differencing_check import PastRun, exposure
 from dcfpca.wire.receipt import Fate
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from aggregator.run.state import Record
-from dcfpca import secagg
 from dcfpca.run_references import AttemptRef
+from dcfpca.secagg.messages import Advert, Misfit, SealedShare
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +69,7 @@ class RunKeyAdvertised(ParticipantEvent):
     """Set-up of a secure run, step 1: the public key of the run."""
 
     kind: Literal["run_key_advertised"] = "run_key_advertised"
-    run_key: secagg.Advert
+    run_key: Advert
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +77,7 @@ class GroupSecretShared(ParticipantEvent):
     """Set-up of a secure run, step 2: a sealed share of the group secret for every other member."""
 
     kind: Literal["group_secret_shared"] = "group_secret_shared"
-    shares: tuple[secagg.SealedShare, ...]
+    shares: tuple[SealedShare, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +85,7 @@ class MisfitReported(AttemptMessage):
     """Secure run: an update does not fit under the exponents of this attempt."""
 
     kind: Literal["misfit_reported"] = "misfit_reported"
-    misfit: secagg.Misfit
+    misfit: Misfit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 from pydantic import ConfigDict
 
 from dcfpca.run_references import AttemptRef
-from dcfpca.secagg import Advert, Misfit, Opening, SealedShare
-from dcfpca.secagg.messages import NO_SUM
+from dcfpca.secagg.messages import NO_SUM, Advert, Misfit, Opening, SealedShare
 from dcfpca.spec import RunSpec
 from dcfpca.wire.constants import ARTIFACTS
 

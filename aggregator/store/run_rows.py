@@ -32,7 +32,7 @@ from dcfpca.terms import Terms
 from dcfpca.version import __version__
 
 DAMAGED = "damaged"
-"""The status of a run whose rows cannot be believed."""
+"""The status of a run whose rows do not match their checksums."""
 
 _INSERT_RUN = (
     "INSERT INTO runs (run_id, request_id, spec, created_at, memory, checksum,"

@@ -59,7 +59,7 @@ class StoreThread:
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._in_thread, operation)
 
     def later(self, operation: Callable[[Store], None]) -> None:
-        """Queue an operation for whose end nobody waits; should it fail, nothing depends on it."""
+        """Queue an operation without waiting for it; a failure is ignored, so nothing may depend on it."""
         self._thread.submit(self._in_thread, operation)
 
     def _in_thread(self, operation: Callable[[Store], T]) -> T:

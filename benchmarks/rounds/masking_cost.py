@@ -12,10 +12,11 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
 
-from dcfpca.secagg import Opening, Roster, RunTerms, SecureSite, SigningIdentity, shares_for
+from dcfpca.secagg.aggregator import shares_for
 from dcfpca.secagg.fixed_point import Block, BlockLayout
-from dcfpca.secagg.messages import NO_SUM, consensus_digest
-from dcfpca.secagg.site import ENTROPY_BYTES
+from dcfpca.secagg.keys import SigningIdentity
+from dcfpca.secagg.messages import NO_SUM, Opening, Roster, RunTerms, consensus_digest
+from dcfpca.secagg.site import ENTROPY_BYTES, SecureSite
 
 _SIGNING = ec.ECDSA(SHA256())
 

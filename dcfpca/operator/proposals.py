@@ -18,7 +18,7 @@ from dcfpca.methods import schedule_of
 from dcfpca.operator.client import Operator
 from dcfpca.rpca.private.schedule import expectation_text, predicted_error, prediction_text
 from dcfpca.run_size import size_notes
-from dcfpca.secagg import PastRun, exposure
+from dcfpca.secagg.differencing_check import PastRun, exposure
 from dcfpca.spec import RunSpec, parse_kept_spec, parse_spec, read_spec_file
 from dcfpca.v1 import admin_pb2 as pb
 

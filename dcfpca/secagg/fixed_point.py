@@ -30,6 +30,8 @@ FloatArray = NDArray[np.float64]
 RingArray = NDArray[np.unsignedinteger[Any]]
 Integers = NDArray[np.int64]
 
+RING: dict[int, np.dtype[np.unsignedinteger[Any]]] = {64: np.dtype("<u8"), 32: np.dtype("<u4")}
+"""The ring as it lies on the wire, by precision: little-endian unsigned integers of this many bits."""
 MIN_EXPONENT = -960
 MAX_EXPONENT = 960
 ROOM = {64: 60, 32: 31}
@@ -140,11 +142,6 @@ def bounding_exponent(vector: FloatArray) -> int:
     return MIN_EXPONENT if largest == 0.0 else max(MIN_EXPONENT, int(np.frexp(largest)[1]))
 
 
-def dtype_of(precision: int) -> np.dtype[np.unsignedinteger[Any]]:
-    """The ring as it lies on the wire: little-endian unsigned integers of this many bits."""
-    return np.dtype("<u8") if precision == 64 else np.dtype("<u4")
-
-
 def encode(
     vector: FloatArray, layout: BlockLayout, exponents: tuple[int, ...], members: int, precision: int
 ) -> Integers:
@@ -167,7 +164,7 @@ def decode(
 
 def to_ring(integers: Integers, precision: int) -> RingArray:
     """The integers modulo 2⁶⁴ (or 2³²), in an array of its own."""
-    return integers.view("<u8").astype(dtype_of(precision))
+    return integers.view("<u8").astype(RING[precision])
 
 
 def from_ring(total: RingArray, precision: int) -> Integers:

@@ -12,7 +12,7 @@ from functools import lru_cache
 from dcfpca.errors import BadIdentity, BadMessage
 from dcfpca.identity import check_name
 from dcfpca.run_references import AttemptRef
-from dcfpca.secagg import Advert, Misfit, Roster, SealedShare
+from dcfpca.secagg.messages import Advert, Misfit, Roster, SealedShare
 from dcfpca.spec import RunSpec
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types

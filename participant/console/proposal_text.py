@@ -8,7 +8,7 @@ from typing import Any
 
 from dcfpca.errors import DcfpcaError, listed
 from dcfpca.privacy.statement import run_line, spec_document
-from dcfpca.secagg import PastRun, exposure
+from dcfpca.secagg.differencing_check import PastRun, exposure
 from dcfpca.spec import RunSpec, parse_kept_spec
 from dcfpca.terms import Terms
 from participant.state.store import RunRow

@@ -14,7 +14,7 @@ import numpy as np
 from dcfpca.errors import BadInput
 from dcfpca.rpca.column_blocks import blocks, check_magnitude, largest_magnitude
 from dcfpca.rpca.method import Columns, FloatArray
-from dcfpca.secagg import ColumnHasher
+from dcfpca.secagg.column_sets import ColumnHasher
 from participant.data.layout import first_of_each_person
 from participant.data.matrix import Matrix, keep_samples, select_features
 

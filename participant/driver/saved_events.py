@@ -81,7 +81,7 @@ def _save_secure(services: SiteServices, run: SecureRun, event: events.Event, so
         return
     if not (record := run.record):
         return  # the set-up has not begun
-    if isinstance(event, events.Answered):
+    if isinstance(event, events.Answered) and run.run_id not in store.exposed:
         store.save_exposure(services.site.columns_of(run.spec).digest, run.run_id, run.cohort)
     if isinstance(event, events.KeyWanted):
         store.pin_data(run.run_id, services.site.pinned_digest)

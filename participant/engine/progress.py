@@ -64,7 +64,7 @@ class ProgressMeter:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MeteredColumns:
-    """Columns whose reading is counted, if there is a meter, and raises WorkCancelled once the work is cancelled."""
+    """Columns that count what is read from them, if there is a meter, and raise WorkCancelled once cancelled."""
 
     columns: Columns
     meter: ProgressMeter | None = None

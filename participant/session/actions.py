@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from dcfpca import secagg
 from dcfpca.run_references import AttemptRef
 from dcfpca.secagg.errors import Evidence
+from dcfpca.secagg.messages import Advert, Complaint, Misfit, SealedShare
 from dcfpca.spec import RunSpec
 from participant.session.events import AnnouncedConsensus
 
@@ -56,21 +56,21 @@ class SendMisfit:
     """Send the signed statement that the update does not fit under the announced exponents."""
 
     ref: AttemptRef
-    misfit: secagg.Misfit
+    misfit: Misfit
 
 
 @dataclass(frozen=True, slots=True)
 class AdvertiseRunKey:
     """Send the key of the run."""
 
-    advert: secagg.Advert
+    advert: Advert
 
 
 @dataclass(frozen=True, slots=True)
 class ShareGroupSecret:
     """Send the share of the group secret, sealed for every other member."""
 
-    shares: tuple[secagg.SealedShare, ...]
+    shares: tuple[SealedShare, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class SignedEvidence:
 class Complain:
     """Send a signed complaint; the run waits, and the operator sees it. `proof` stays in the site's ledger."""
 
-    complaint: secagg.Complaint
+    complaint: Complaint
     proof: SignedEvidence | None = None
 
 

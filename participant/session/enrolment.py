@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from dcfpca.errors import BadMessage
-from dcfpca.secagg import PastRun
+from dcfpca.secagg.differencing_check import PastRun
 from dcfpca.spec import RunSpec, parse_spec, spec_digest
 from participant.policy import Accept, Reasons, Refuse, SiteFacts
 from participant.privacy_review import Spending

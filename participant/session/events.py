@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from dcfpca import secagg
 from dcfpca.rpca.method import Consensus, FloatArray
 from dcfpca.run_references import AttemptRef
 from dcfpca.secagg.errors import SecureSumRefusal
+from dcfpca.secagg.messages import Masked, Misfit, Roster, SealedShare
+from dcfpca.secagg.site import SecureSite
 from dcfpca.wire.tensors import Buffer
 
 
@@ -42,7 +43,7 @@ class Announcement:
     stage: str = ""
     previous_sum: bytes = b""
     exponents: tuple[int, ...] = ()
-    misfits: tuple[secagg.Misfit, ...] = ()
+    misfits: tuple[Misfit, ...] = ()
     memory_sha256: bytes = b""
 
 
@@ -115,15 +116,15 @@ class KeyWanted:
 class RosterClosed:
     """Secure run: the keys of the whole cohort."""
 
-    roster: secagg.Roster
+    roster: Roster
 
 
 @dataclass(frozen=True, slots=True)
 class SharesRelayed:
     """Secure run: the shares of the group secret that the others sealed for this site, and the roster again."""
 
-    roster: secagg.Roster
-    shares: tuple[secagg.SealedShare, ...] = field(repr=False)
+    roster: Roster
+    shares: tuple[SealedShare, ...] = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,8 +188,8 @@ class Answered:
 
     step: LocalStep
     ref: AttemptRef
-    message: secagg.Masked | secagg.Misfit | None = field(default=None, repr=False)
-    side: secagg.SecureSite | None = field(default=None, repr=False)
+    message: Masked | Misfit | None = field(default=None, repr=False)
+    side: SecureSite | None = field(default=None, repr=False)
     checked: CheckedSum | None = None
 
 

@@ -10,10 +10,8 @@ import hashlib
 from collections.abc import Callable
 from typing import NamedTuple
 
-from dcfpca import secagg
 from dcfpca.method_memory import encode_memory
 from dcfpca.rpca.method import Consensus, TensorMessage
-from dcfpca.secagg import BlockLayout, Numbers, Opening, RunTerms, SecureSite, SigningIdentity
 from dcfpca.secagg.errors import (
     ChangedConsensus,
     ChangedExponent,
@@ -28,8 +26,19 @@ from dcfpca.secagg.errors import (
     SecureSumRefusal,
     WrongConsensus,
 )
-from dcfpca.secagg.messages import consensus_digest, opening_digest
+from dcfpca.secagg.fixed_point import BlockLayout
+from dcfpca.secagg.keys import SigningIdentity
+from dcfpca.secagg.messages import (
+    Opening,
+    Roster,
+    RunTerms,
+    complain,
+    consensus_digest,
+    evidence_statement,
+    opening_digest,
+)
 from dcfpca.secagg.set_up import roster_digest
+from dcfpca.secagg.site import Numbers, SecureSite
 from dcfpca.secagg.state import Step, latest, to_record
 from dcfpca.terms import Terms
 from dcfpca.wire.tensors import DigestedBytes, message_bytes, message_from
@@ -261,15 +270,15 @@ class SecureRun:
             return ()
         self._complained.add(key)
         identity = self._identity()
-        return (Complain(secagg.complain(self.terms, identity, error), self._proof(identity, error.evidence)),)
+        return (Complain(complain(self.terms, identity, error), self._proof(identity, error.evidence)),)
 
     def _proof(self, identity: SigningIdentity, evidence: Evidence | None) -> SignedEvidence | None:
         if evidence is None:
             return None
-        statement = secagg.evidence_statement(self.terms, identity.name, evidence)
+        statement = evidence_statement(self.terms, identity.name, evidence)
         return SignedEvidence(evidence, identity.sign(statement))
 
-    def _is_past_set_up(self, roster: secagg.Roster) -> bool:
+    def _is_past_set_up(self, roster: Roster) -> bool:
         state = self.side.state
         if state.step not in (Step.READY, Step.FINISHED):
             return False

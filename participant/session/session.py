@@ -16,8 +16,9 @@ import numpy as np
 from dcfpca.errors import BadInput, BadMessage
 from dcfpca.rpca.round_limits import BEFORE_UNITS
 from dcfpca.run_references import AttemptRef
-from dcfpca.secagg import Masked, Misfit, SigningIdentity
 from dcfpca.secagg.errors import OutOfTurn, RunOver, SecureSumRefusal
+from dcfpca.secagg.keys import SigningIdentity
+from dcfpca.secagg.messages import Masked, Misfit
 from dcfpca.terms import Terms
 from participant.policy import Reasons, SiteFacts, review_export
 from participant.session.actions import (

@@ -16,9 +16,8 @@ from dcfpca.errors import BadInput, BadMessage
 from dcfpca.method_memory import decode_memory, encode_memory
 from dcfpca.rpca.method import Consensus, FloatArray, TensorMessage, Total
 from dcfpca.rpca.stage_checks import TOLERANCE
-from dcfpca.secagg import SecureSite
 from dcfpca.secagg.errors import ChangedExponent, Evidence, ImpossibleSum, WrongConsensus, WrongSum
-from dcfpca.secagg.fixed_point import dtype_of, from_ring, lifted, next_exponents, rounding_of
+from dcfpca.secagg.fixed_point import RING, from_ring, lifted, next_exponents, rounding_of
 from dcfpca.secagg.messages import (
     context_of,
     members_in_turn,
@@ -26,6 +25,7 @@ from dcfpca.secagg.messages import (
     sum_digest,
     unforeseen_draw,
 )
+from dcfpca.secagg.site import SecureSite
 from dcfpca.terms import Terms
 from dcfpca.wire.constants import SMALL_SUM
 from dcfpca.wire.tensors import message_bytes
@@ -134,7 +134,7 @@ def _verified_numbers(
     if (other := opening_digest(side.terms, side.state.roster, opening)) != side.state.opening:
         sentence = f"the sum that is shown for round {before.round} is of another opening than this site answered"
         raise WrongSum(sentence, evidence=_evidence(side, before, other, side.state.opening))
-    total = np.frombuffer(shown.total, dtype=dtype_of(side.terms.precision))
+    total = np.frombuffer(shown.total, dtype=RING[side.terms.precision])
     context = context_of(side.terms, side.state.roster, opening, len(opening.misfits))
     total_sha256 = hashlib.sha256(shown.total).digest()
     found = sum_digest(context, total_sha256, shown.tag)

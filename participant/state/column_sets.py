@@ -1,6 +1,6 @@
 """The site's own key for recognising columns, and the sets of columns that runs went over; files beside its state.
 
-A set that is not found counts as one that has every column: what is forgotten makes the site more careful, not less.
+A set that is not found counts as having every column: lost state makes the site more careful, never less.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from dcfpca.atomic_files import atomic_write, make_directories, sync_directory, 
 from dcfpca.errors import UnusableState
 from dcfpca.privacy.settings import PrivacySettings
 from dcfpca.privacy.zcdp import epsilon_of
-from dcfpca.secagg import ColumnSet
+from dcfpca.secagg.column_sets import ColumnSet
 from participant.privacy_review import Spending, composed, rho_asked
 from participant.state.column_sets import ColumnSets
 from participant.state.directory import is_disk_full

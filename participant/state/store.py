@@ -21,7 +21,8 @@ from dcfpca.atomic_files import make_private_directory
 from dcfpca.errors import UnusableState
 from dcfpca.method_memory import snapshot_format
 from dcfpca.privacy.noise_stream import KEY_BYTES
-from dcfpca.secagg import ColumnSet, PastRun
+from dcfpca.secagg.column_sets import ColumnSet
+from dcfpca.secagg.differencing_check import PastRun
 from dcfpca.secagg.errors import LostState
 from dcfpca.spec import parse_kept_spec
 from participant.policy import ABOUT_DATA
@@ -98,7 +99,8 @@ class Store:
         self.privacy = PrivacyBudget(self._database, self.ledger, self.column_sets, record)
         self.steps = StepFiles(directory)
         self._keys: dict[str, KeyRecord] = {}
-        self._exposed: set[tuple[bytes, str, tuple[str, ...]]] = set()
+        self.exposed: set[str] = set()
+        """Runs of which `save_exposure` is done: in a run neither the data nor the cohort changes."""
         self._failure: Exception | None = None
         self._failed = asyncio.Event()
 
@@ -214,13 +216,11 @@ class Store:
     def save_exposure(self, data: bytes, run_id: str, cohort: tuple[str, ...]) -> None:
         """Save that a sum over this cohort contains this data; on the disk before the update leaves, as what the run
         was charged is not given back from then on."""
-        if (data, run_id, cohort) in self._exposed:
-            return
         with self._durable() as database:
             insert = "INSERT OR IGNORE INTO exposed_cohorts (data, run_id, cohort) VALUES (?, ?, ?)"
             database.execute(insert, (data, run_id, json.dumps(cohort)))
         self.privacy.keep(run_id)
-        self._exposed.add((data, run_id, cohort))
+        self.exposed.add(run_id)
 
     def pin_data(self, run_id: str, data: bytes) -> None:
         """Save with which data the run began, once; called before the key of the run is saved."""
@@ -330,7 +330,7 @@ class Store:
         forget_record(noise_file(self.directory, run_id))
         if (record := self._keys.pop(run_id, None)) is not None:
             record.sync()
-        self._exposed = {noted for noted in self._exposed if noted[1] != run_id}
+        self.exposed.discard(run_id)
 
     def flush(self) -> None:
         """Flush everything to the disk. Uses a connection of its own, so that it may run in another thread."""

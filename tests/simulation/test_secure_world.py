@@ -24,8 +24,9 @@ from aggregator.sums import OpenedRound, encoded_consensus, sums_of
 from dcfpca.rpca.column_blocks import ArrayColumns
 from dcfpca.rpca.method import Consensus, FloatArray, TensorMessage
 from dcfpca.run_references import AttemptRef
-from dcfpca.secagg import Masked, Opening, RunTerms, SecureSite
 from dcfpca.secagg.fixed_point import lifted
+from dcfpca.secagg.messages import Masked, Opening, RunTerms
+from dcfpca.secagg.site import SecureSite
 from dcfpca.spec import parse_spec
 from dcfpca.terms import Terms
 from dcfpca.v1 import rounds_pb2 as pb

@@ -19,9 +19,9 @@ from aggregator.run.state import Run
 from aggregator.runner import Runner
 from dcfpca.method_memory import decode_memory
 from dcfpca.rpca.method import Consensus, FloatArray, TensorMessage, Total
-from dcfpca.secagg import complain
 from dcfpca.secagg.errors import WrongSum
 from dcfpca.secagg.fixed_point import block_layout
+from dcfpca.secagg.messages import complain
 from dcfpca.spec import RunSpec
 from dcfpca.v1 import admin_pb2 as admin
 from dcfpca.v1 import rounds_pb2 as pb

@@ -14,7 +14,8 @@ import pytest
 from dcfpca.rpca.method import Layout
 from dcfpca.rpca.stage import Stage
 from dcfpca.rpca.stage_list import Method
-from dcfpca.secagg import BlockLayout, RunTerms
+from dcfpca.secagg.fixed_point import BlockLayout
+from dcfpca.secagg.messages import RunTerms
 from dcfpca.spec import parse_spec
 from dcfpca.terms import Terms
 from dcfpca.v1 import admin_pb2 as pb

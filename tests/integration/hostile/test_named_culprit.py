@@ -11,8 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dcfpca.secagg import Roster, SealedShare, SecureSite
+from dcfpca.secagg.messages import Roster, SealedShare
 from dcfpca.secagg.set_up import SEALED_BYTES, share_statement
+from dcfpca.secagg.site import SecureSite
 from dcfpca.spec import parse_spec
 from dcfpca.v1 import admin_pb2 as admin
 from dcfpca.v1 import rounds_pb2 as pb

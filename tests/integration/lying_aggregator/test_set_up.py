@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from dcfpca.secagg import Roster, SealedShare, shares_for
+from dcfpca.secagg.aggregator import shares_for
 from dcfpca.secagg.keys import KEM_BYTES
+from dcfpca.secagg.messages import Roster, SealedShare
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.wire import round_messages as wire
 from tests.support.hostile.attacked_sites import NAMES, OTHERS, VICTIM, Watch, begun, refused

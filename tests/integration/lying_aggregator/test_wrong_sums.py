@@ -15,9 +15,9 @@ import pytest
 from dcfpca.method_memory import encode_memory
 from dcfpca.rpca.method import FloatArray, Outcome, TensorMessage
 from dcfpca.rpca.subspace.round_plan import PLAN_SCALARS
-from dcfpca.secagg import Complaint, OpenedSum, check_complaint
+from dcfpca.secagg.aggregator import OpenedSum
 from dcfpca.secagg.errors import Evidence, SwappedKey
-from dcfpca.secagg.messages import opening_digest
+from dcfpca.secagg.messages import Complaint, check_complaint, opening_digest
 from dcfpca.secagg.set_up import roster_digest
 from dcfpca.v1 import rounds_pb2 as pb
 from participant.state.ledger import EVIDENCE, Ledger

@@ -24,12 +24,13 @@ from dcfpca.rpca.method import Consensus, TensorMessage
 from dcfpca.rpca.simulate import simulate
 from dcfpca.rpca.synthetic import Recipe, generate
 from dcfpca.run_references import AttemptRef
-from dcfpca.secagg import Advert, Misfit, Opening, Roster, RunTerms, SealedShare, SecureSite
 from dcfpca.secagg import masks as pair_roots
 from dcfpca.secagg import messages as context
 from dcfpca.secagg import site as secure_site
 from dcfpca.secagg.errors import SecureSumRefusal
 from dcfpca.secagg.fixed_point import block_layout
+from dcfpca.secagg.messages import Advert, Misfit, Opening, Roster, RunTerms, SealedShare
+from dcfpca.secagg.site import SecureSite
 from dcfpca.spec import RunSpec
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types

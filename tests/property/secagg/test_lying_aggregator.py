@@ -25,12 +25,12 @@ from hypothesis.stateful import (
     rule,
 )
 
-from dcfpca.secagg import Advert, Masked, Misfit, Numbers, Opening, Roster, SealedShare, SecureSite
 from dcfpca.secagg import masks as pair_roots
 from dcfpca.secagg import messages as context
 from dcfpca.secagg.errors import SecureSumRefusal
 from dcfpca.secagg.fixed_point import FloatArray, RingArray, decode, from_ring, lifted
-from dcfpca.secagg.messages import consensus_digest
+from dcfpca.secagg.messages import Advert, Masked, Misfit, Opening, Roster, SealedShare, consensus_digest
+from dcfpca.secagg.site import Numbers, SecureSite
 from dcfpca.secagg.state import Step
 from tests.support.hostile.conspirator_roots import ConspiratorRoots
 from tests.support.hostile.lying_scripts import play

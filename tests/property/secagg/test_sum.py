@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dcfpca.secagg import Misfit
 from dcfpca.secagg.errors import RoundedAway, UpdateTooLarge
 from dcfpca.secagg.fixed_point import MOST_LIFTS, decode, encode, lifted, rounds_to_nothing
+from dcfpca.secagg.messages import Misfit
 from tests.support.runs.secure_relay import LAYOUT, Relay, opening_of, terms_of
 
 numbers = st.floats(-(2.0**17), 2.0**17, allow_nan=False)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dcfpca.secagg import Roster, SealedShare, SecureSite, masks, set_up
+from dcfpca.secagg import masks, set_up
 from dcfpca.secagg.errors import SecureSumRefusal
+from dcfpca.secagg.messages import Roster, SealedShare
+from dcfpca.secagg.site import SecureSite
 
 
 class ConspiratorRoots:

@@ -8,9 +8,9 @@ from typing import Protocol
 
 import pytest
 
-from dcfpca.secagg import Opening
 from dcfpca.secagg import masks as pair_roots
 from dcfpca.secagg.fixed_point import FloatArray
+from dcfpca.secagg.messages import Opening
 
 PRIME = (1 << 61) - 1
 

@@ -19,21 +19,9 @@ import numpy as np
 
 from dcfpca.method_memory import encode_memory
 from dcfpca.rpca.method import Consensus
-from dcfpca.secagg import (
-    Advert,
-    BlockLayout,
-    Masked,
-    OpenedSum,
-    Opening,
-    Roster,
-    RunTerms,
-    SealedShare,
-    accept_advert,
-    accept_shares,
-    shares_for,
-)
-from dcfpca.secagg.fixed_point import block_layout, dtype_of, lifted, next_exponents
-from dcfpca.secagg.messages import NO_SUM
+from dcfpca.secagg.aggregator import OpenedSum, accept_advert, accept_shares, shares_for
+from dcfpca.secagg.fixed_point import RING, BlockLayout, block_layout, lifted, next_exponents
+from dcfpca.secagg.messages import NO_SUM, Advert, Masked, Opening, Roster, RunTerms, SealedShare
 from dcfpca.secagg.set_up import roster_digest
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
@@ -147,7 +135,7 @@ class FixedCohortPlay(PlayedRun):
         opening = self.opening(opened)
         tally = begin_tally(self.terms, self.roster, opening)
         for heard in answers:
-            values = np.frombuffer(heard.payload, dtype_of(self.spec.precision)).copy()
+            values = np.frombuffer(heard.payload, RING[self.spec.precision]).copy()
             tally.add(Masked(heard.site, tally.context, values, heard.request.tag))
         tally.members |= set(self.names)
         return tally.open(self.terms, opening)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dcfpca.secagg import ColumnHasher, ColumnSet
+from dcfpca.secagg.column_sets import ColumnHasher, ColumnSet
 
 
 def column_set(count: int, first: int = 0, owners: Sequence[str] = ()) -> ColumnSet:

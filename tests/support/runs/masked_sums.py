@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from dcfpca.secagg.aggregator import OpenedSum, open_sum
 from dcfpca.secagg.errors import ChangedUpdate, Evidence, OutOfTurn, SwappedKey
-from dcfpca.secagg.fixed_point import HEADROOM, LIFT, MOST_LIFTS, ROOM, RingArray, dtype_of
+from dcfpca.secagg.fixed_point import HEADROOM, LIFT, MOST_LIFTS, RING, ROOM, RingArray
 from dcfpca.secagg.homomorphic_mac import P
 from dcfpca.secagg.keys import Verify, signed
 from dcfpca.secagg.messages import Advert, Masked, Opening, Roster, RunTerms, context_of, evidence_statement
@@ -48,7 +48,7 @@ class Tally:
 def begin_tally(terms: RunTerms, roster: Roster, opening: Opening) -> Tally:
     """An empty sum for the opening with all of its lifts."""
     context = context_of(terms, roster_digest(terms, roster), opening, len(opening.misfits))
-    return Tally(context, np.zeros(opening.layout.size, dtype=dtype_of(terms.precision)))
+    return Tally(context, np.zeros(opening.layout.size, dtype=RING[terms.precision]))
 
 
 def close_roster(terms: RunTerms, known: Mapping[str, Advert], verify: Verify) -> Roster:

@@ -9,7 +9,7 @@ import numpy as np
 
 from dcfpca.errors import BadMessage
 from dcfpca.rpca.method import FloatArray
-from dcfpca.secagg import Advert, Misfit, Opening, SealedShare
+from dcfpca.secagg.messages import Advert, Misfit, Opening, SealedShare
 from dcfpca.spec import RunSpec
 from dcfpca.wire.tensors import digested, message_from
 from participant.driver.round_answer import refusal_of

@@ -11,8 +11,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from dcfpca import secagg
 from dcfpca.errors import BadIdentity
+from dcfpca.secagg.keys import SigningIdentity
 
 _SIGNING = ec.ECDSA(hashes.SHA256(), deterministic_signing=True)
 _DAY = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
@@ -58,11 +58,9 @@ def verify(der: bytes, name: str) -> ec.EllipticCurvePublicKey:
     return key
 
 
-def identity_of(name: str, authority: str = "consortium") -> secagg.SigningIdentity:
+def identity_of(name: str, authority: str = "consortium") -> SigningIdentity:
     key = identity_key(name, authority)
-    return secagg.SigningIdentity(
-        name, certificate(name, authority), lambda statement: key.sign(statement, _SIGNING), verify
-    )
+    return SigningIdentity(name, certificate(name, authority), lambda statement: key.sign(statement, _SIGNING), verify)
 
 
 def site_names(count: int) -> tuple[str, ...]:

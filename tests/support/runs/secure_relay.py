@@ -8,25 +8,21 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from dcfpca.secagg import (
+from dcfpca.secagg.aggregator import OpenedSum, accept_advert, accept_shares, shares_for
+from dcfpca.secagg.fixed_point import Block, BlockLayout, FloatArray
+from dcfpca.secagg.messages import (
+    NO_SUM,
     Advert,
-    Block,
-    BlockLayout,
     Masked,
     Misfit,
-    OpenedSum,
     Opening,
     Roster,
     RunTerms,
     SealedShare,
-    SecureSite,
-    accept_advert,
-    accept_shares,
-    shares_for,
+    consensus_digest,
 )
-from dcfpca.secagg.fixed_point import FloatArray
-from dcfpca.secagg.messages import NO_SUM, consensus_digest
 from dcfpca.secagg.set_up import roster_digest
+from dcfpca.secagg.site import SecureSite
 from tests.support.runs.masked_sums import begin_tally, close_roster
 from tests.support.runs.secagg import identity_of, site_names, verify
 

@@ -10,8 +10,9 @@ from aggregator.run.attempts import Reply
 from aggregator.run.secure_sum import context_of, full_roster, terms_of
 from aggregator.run.state import Attempt, SecureSum, opening_of
 from aggregator.sums import encoded_consensus
-from dcfpca.secagg import Misfit, SecureSite, shares_for
-from dcfpca.secagg.messages import NO_SUM
+from dcfpca.secagg.aggregator import shares_for
+from dcfpca.secagg.messages import NO_SUM, Misfit
+from dcfpca.secagg.site import SecureSite
 from dcfpca.wire.receipt import Fate
 from tests.support.runs.rules import NAMES, Machine, spec_of
 from tests.support.runs.secagg import identity_of, verify

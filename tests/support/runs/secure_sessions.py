@@ -14,9 +14,9 @@ from dcfpca.rpca.method import Consensus, TensorMessage, Total
 from dcfpca.rpca.stage import Site
 from dcfpca.rpca.synthetic import Recipe, generate
 from dcfpca.run_references import AttemptRef
-from dcfpca.secagg import Masked, Misfit, Roster, SealedShare, shares_for
+from dcfpca.secagg.aggregator import shares_for
 from dcfpca.secagg.fixed_point import block_layout, lifted, next_exponents
-from dcfpca.secagg.messages import NO_SUM
+from dcfpca.secagg.messages import NO_SUM, Masked, Misfit, Roster, SealedShare
 from dcfpca.spec import RunSpec
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types

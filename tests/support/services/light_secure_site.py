@@ -17,9 +17,10 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from dcfpca.pki.keys import sign
 from dcfpca.rpca.method import Consensus, FloatArray
-from dcfpca.secagg import Masked, RunTerms, SecureSite
 from dcfpca.secagg.fixed_point import block_layout
 from dcfpca.secagg.keys import SigningIdentity, Verify
+from dcfpca.secagg.messages import Masked, RunTerms
+from dcfpca.secagg.site import SecureSite
 from dcfpca.terms import Terms
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types

@@ -13,9 +13,10 @@ from dcfpca.methods import method_of
 from dcfpca.pki.keys import sign
 from dcfpca.rpca.column_blocks import ArrayColumns
 from dcfpca.rpca.method import Consensus, FloatArray, TensorMessage
-from dcfpca.secagg import Masked, Opening, RunTerms, SecureSite
 from dcfpca.secagg.fixed_point import block_layout
 from dcfpca.secagg.keys import SigningIdentity
+from dcfpca.secagg.messages import Masked, Opening, RunTerms
+from dcfpca.secagg.site import SecureSite
 from dcfpca.spec import parse_spec
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types

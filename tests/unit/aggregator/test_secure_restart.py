@@ -24,7 +24,9 @@ from aggregator.store.update_files import UpdateKey
 from dcfpca.methods import method_of
 from dcfpca.rpca.column_blocks import ArrayColumns
 from dcfpca.rpca.method import Consensus, FloatArray, TensorMessage, Total
-from dcfpca.secagg import Masked, Opening, SecureSite, shares_for
+from dcfpca.secagg.aggregator import shares_for
+from dcfpca.secagg.messages import Masked, Opening
+from dcfpca.secagg.site import SecureSite
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.wire.receipt import Fate
 from tests.support.runs.rules import NAMES, spec_of

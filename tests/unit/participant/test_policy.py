@@ -9,7 +9,7 @@ import pytest
 
 from dcfpca.rpca.gradient.settings import GradientSettings
 from dcfpca.rpca.subspace.settings import SubspaceSettings
-from dcfpca.secagg import PastRun
+from dcfpca.secagg.differencing_check import PastRun
 from dcfpca.secagg.messages import members_in_turn, unforeseen_draw
 from dcfpca.spec import RunSpec
 from dcfpca.wire.constants import SMALL_SUM

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from dcfpca.errors import BadInput
-from dcfpca.secagg import ColumnHasher, ColumnSet, PastRun, column_exposure
-from dcfpca.secagg.differencing_check import MOST_COHORTS
+from dcfpca.secagg.column_sets import ColumnHasher, ColumnSet
+from dcfpca.secagg.differencing_check import MOST_COHORTS, PastRun, column_exposure
 
 KEY = bytes(range(32))
 M = np.random.default_rng(1).normal(size=(4, 30))

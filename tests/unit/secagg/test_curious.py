@@ -13,8 +13,9 @@ from dcfpca.rpca.gradient.stages import GradientSolver, gradient_method
 from dcfpca.rpca.method import Consensus, TensorMessage
 from dcfpca.rpca.stage import Site
 from dcfpca.rpca.stage_list import Method
-from dcfpca.secagg import Masked, fixed_point
+from dcfpca.secagg import fixed_point
 from dcfpca.secagg.fixed_point import FloatArray
+from dcfpca.secagg.messages import Masked
 from tests.support.runs.secagg import site_names
 from tests.support.runs.secure_relay import Relay, layout_of, opening_of, terms_of
 

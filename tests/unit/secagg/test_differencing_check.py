@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dcfpca.secagg import PastRun, exposure
-from dcfpca.secagg.differencing_check import MOST_COHORTS
+from dcfpca.secagg.differencing_check import MOST_COHORTS, PastRun, exposure
 
 
 def cohorts(*texts: str) -> list[PastRun]:

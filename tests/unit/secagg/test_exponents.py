@@ -3,12 +3,14 @@
 import numpy as np
 import pytest
 
-from dcfpca.secagg import Block, BlockLayout, errors
+from dcfpca.secagg import errors
 from dcfpca.secagg.fixed_point import (
     HEADROOM,
     MOST_LIFTS,
     ROOM,
     STEEPEST_FALL,
+    Block,
+    BlockLayout,
     check_exponents,
     decode,
     encode,

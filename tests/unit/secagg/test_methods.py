@@ -12,8 +12,8 @@ from dcfpca.rpca.stage_list import Method
 from dcfpca.rpca.subspace.fit import subspace_method
 from dcfpca.rpca.subspace.solver import SubspaceSolver
 from dcfpca.rpca.synthetic import paper_problem
-from dcfpca.secagg import BlockLayout, Misfit
-from dcfpca.secagg.fixed_point import block_layout, lifted, next_exponents
+from dcfpca.secagg.fixed_point import BlockLayout, block_layout, lifted, next_exponents
+from dcfpca.secagg.messages import Misfit
 from tests.support.runs.secagg import site_names
 from tests.support.runs.secure_relay import Relay, opening_of, terms_of
 

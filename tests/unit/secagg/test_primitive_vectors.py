@@ -13,8 +13,9 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from dcfpca.secagg import Block, BlockLayout, errors, fixed_point, keys, masks
+from dcfpca.secagg import errors, fixed_point, keys, masks
 from dcfpca.secagg.encoding import canonical, derive
+from dcfpca.secagg.fixed_point import Block, BlockLayout
 from tests.support.paths import ROOT
 from tests.vectors.primitives.mlkem768 import encapsulated, public_key
 
@@ -120,7 +121,7 @@ def test_the_sum_of_the_largest_numbers_never_wraps(precision: int, participants
 
 @pytest.mark.parametrize("case", VECTORS["mask"])
 def test_masks_are_the_counter_mode_stream_across_block_borders(case: dict) -> None:
-    vector = np.zeros(case["size"], dtype=fixed_point.dtype_of(case["precision"]))
+    vector = np.zeros(case["size"], dtype=fixed_point.RING[case["precision"]])
     masks.mask_values(vector, unhex(case["key"]), "a", "b")
     assert hashlib.sha256(vector.tobytes()).hexdigest() == case["sha256"]
     masks.mask_values(vector, unhex(case["key"]), "b", "a")

@@ -8,9 +8,9 @@ import sys
 import numpy as np
 import pytest
 
-from dcfpca.secagg import RunTerms, fixed_point, homomorphic_mac, masks, neighbours, set_up
-from dcfpca.secagg.fixed_point import Block, BlockLayout, dtype_of
-from dcfpca.secagg.messages import context_of, opening_digest, sum_digest
+from dcfpca.secagg import fixed_point, homomorphic_mac, masks, neighbours, set_up
+from dcfpca.secagg.fixed_point import RING, Block, BlockLayout
+from dcfpca.secagg.messages import RunTerms, context_of, opening_digest, sum_digest
 from tests.support.paths import ROOT
 from tests.support.runs.secure_relay import opening_of
 
@@ -49,7 +49,7 @@ def test_keys_and_secrets_are_derived_as_published() -> None:
 @pytest.mark.parametrize("precision", [64, 32])
 def test_masks_of_a_pair_are_the_stream_of_its_key_added_or_subtracted(precision: int) -> None:
     for sign, name, peer in ((+1, "a", "b"), (-1, "b", "a")):
-        values = np.array([0, 1, 2**precision - 1], dtype=dtype_of(precision))
+        values = np.array([0, 1, 2**precision - 1], dtype=RING[precision])
         masks.mask_values(values, masks.mask_key(KEY, CONTEXT), name, peer)
         assert values.tolist() == VECTORS["masked"][f"{precision} {sign:+d}"]
     assert homomorphic_mac.masked_tag(0, KEY, CONTEXT, "a", "b") == VECTORS["tag_mask"]

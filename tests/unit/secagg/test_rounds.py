@@ -7,8 +7,10 @@ from functools import partial
 import numpy as np
 import pytest
 
-from dcfpca.secagg import Block, BlockLayout, Masked, Misfit, Numbers, SecureSite, errors
-from dcfpca.secagg.fixed_point import BOUNDED, LIFT, decode, encode, lifted
+from dcfpca.secagg import errors
+from dcfpca.secagg.fixed_point import BOUNDED, LIFT, Block, BlockLayout, decode, encode, lifted
+from dcfpca.secagg.messages import Masked, Misfit
+from dcfpca.secagg.site import Numbers, SecureSite
 from tests.support.runs.masked_sums import begin_tally
 from tests.support.runs.secagg import identity_of
 from tests.support.runs.secure_relay import LAYOUT, Relay, opening_of, random_updates, terms_of

@@ -6,17 +6,9 @@ from functools import partial
 
 import pytest
 
-from dcfpca.secagg import (
-    Advert,
-    Roster,
-    SecureSite,
-    accept_advert,
-    accept_shares,
-    check_complaint,
-    complain,
-    errors,
-    shares_for,
-)
+from dcfpca.secagg import errors
+from dcfpca.secagg.aggregator import accept_advert, accept_shares, shares_for
+from dcfpca.secagg.messages import Advert, Roster, check_complaint, complain
 from dcfpca.secagg.set_up import (
     agreement_key,
     commitment,
@@ -26,6 +18,7 @@ from dcfpca.secagg.set_up import (
     roster_digest,
     seal_share,
 )
+from dcfpca.secagg.site import SecureSite
 from dcfpca.secagg.state import Step
 from tests.support.runs.masked_sums import close_roster
 from tests.support.runs.secagg import identity_of, verify

@@ -2,7 +2,8 @@
 
 import pytest
 
-from dcfpca.secagg import SecureSite, errors
+from dcfpca.secagg import errors
+from dcfpca.secagg.site import SecureSite
 from dcfpca.secagg.state import from_record, latest, to_record
 from tests.support.runs.secagg import identity_of
 from tests.support.runs.secure_relay import Relay, begin, opening_of, random_updates, terms_of

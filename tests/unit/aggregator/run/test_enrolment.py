@@ -12,7 +12,7 @@ from aggregator.run.enrolment import away_members
 from aggregator.run.rules import assignments, awaited, deadline
 from aggregator.run.state import Run
 from dcfpca.run_references import AttemptRef
-from dcfpca.secagg import PastRun
+from dcfpca.secagg.differencing_check import PastRun
 from dcfpca.wire.receipt import Fate
 from tests.support.runs.rules import NAMES, Machine, spec_of
 

@@ -10,7 +10,7 @@ from aggregator.run import events
 from aggregator.run.attempts import Accumulate, Discard, Sum
 from aggregator.run.rules import awaited, deadline
 from dcfpca.run_references import AttemptRef
-from dcfpca.secagg import Advert, Misfit
+from dcfpca.secagg.messages import Advert, Misfit
 from dcfpca.wire.receipt import Fate
 from tests.support.runs.rules import NAMES, Machine, spec_of
 

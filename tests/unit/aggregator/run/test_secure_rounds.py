@@ -14,8 +14,8 @@ from aggregator.run.state import Status
 from aggregator.runner import needs_checkpoint
 from aggregator.store.codec import dump_event, dump_run, load_event, load_run
 from dcfpca.errors import BadMessage
-from dcfpca.secagg import SecureSite
 from dcfpca.secagg.messages import NO_SUM
+from dcfpca.secagg.site import SecureSite
 from dcfpca.wire.receipt import Fate
 from tests.support.runs.rules import NAMES
 from tests.support.runs.secagg import identity_of, verify

@@ -25,7 +25,7 @@ from dcfpca.errors import BadMessage
 from dcfpca.methods import method_of
 from dcfpca.rpca.method import Consensus, Outcome, Progress, TensorMessage
 from dcfpca.run_references import AttemptRef
-from dcfpca.secagg import Advert, Misfit, SealedShare
+from dcfpca.secagg.messages import Advert, Misfit, SealedShare
 from dcfpca.terms import Terms
 from tests.support.runs.rules import NAMES, Machine, spec_of
 from tests.support.runs.secure_rules import WaitingRun

@@ -7,7 +7,7 @@ import pytest
 
 from dcfpca.errors import BadInput
 from dcfpca.rpca.column_blocks import ArrayColumns
-from dcfpca.secagg import ColumnHasher
+from dcfpca.secagg.column_sets import ColumnHasher
 from participant.data.facts import DataFacts, measure
 
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from dcfpca.rpca.method import Consensus, TensorMessage
-from dcfpca.secagg import PastRun, errors
+from dcfpca.secagg import errors
+from dcfpca.secagg.differencing_check import PastRun
 from participant.session import History, Reaction, actions, events
 from participant.session.session import Session
 from tests.support.runs.secagg import identity_of

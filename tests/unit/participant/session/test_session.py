@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from dcfpca import secagg
 from dcfpca.run_references import AttemptRef
 from dcfpca.secagg.errors import SiteFailure
+from dcfpca.secagg.messages import Roster
 from participant.session import Reaction, actions, events
 from tests.support.runs.sessions import (
     CONSENSUS,
@@ -104,7 +104,7 @@ def test_after_a_restart_the_local_step_under_way_is_taken_up_again() -> None:
 def test_a_step_of_the_set_up_in_a_plain_run_is_refused() -> None:
     session = enrolled()
     session.handle(opened(spec_of()))
-    (refusal,) = session.handle(events.RosterClosed(secagg.Roster(()))).actions
+    (refusal,) = session.handle(events.RosterClosed(Roster(()))).actions
     assert isinstance(refusal, actions.LogRefusal)
     assert "keys of a secure run were asked for" in refusal.reason
 

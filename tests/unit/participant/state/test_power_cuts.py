@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from dcfpca.atomic_files import sync_directory, sync_file
-from dcfpca.secagg import SecureSite
+from dcfpca.secagg.site import SecureSite
 from dcfpca.secagg.state import latest
 from participant.session.events import LocalStep
 from participant.state.key_record import KeyRecord, read_slots

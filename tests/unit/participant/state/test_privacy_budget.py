@@ -12,7 +12,7 @@ import pytest
 
 from dcfpca.errors import Refused, UnusableState
 from dcfpca.privacy.zcdp import epsilon_of, rho_of
-from dcfpca.secagg import ColumnSet
+from dcfpca.secagg.column_sets import ColumnSet
 from dcfpca.spec import RunSpec
 from participant.session import Consent
 from participant.state.database import DATABASE

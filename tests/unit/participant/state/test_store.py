@@ -16,7 +16,7 @@ import pytest
 
 from dcfpca.errors import BadInput, Refused
 from dcfpca.method_memory import snapshot_format
-from dcfpca.secagg import PastRun
+from dcfpca.secagg.differencing_check import PastRun
 from dcfpca.spec import RunSpec
 from participant.commands.approve import approve_run
 from participant.session import Consent
