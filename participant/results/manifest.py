@@ -118,11 +118,11 @@ def site_standing(judge: ScoringModel | None, certificate: Mapping[str, float]) 
 
 def own_view_note(judge: ScoringModel | None, certificate: Mapping[str, float]) -> tuple[str, ...]:
     """A sentence where entries are judged only by what all sites share."""
-    if judge is None or judge.plan.ending is FitEnding.EXACT or "error_ratio" in certificate:
+    if "error_ratio" in certificate or (judge is not None and judge.plan.ending is FitEnding.EXACT):
         return ()
     return (
         "Entries are judged only by what all sites share, because this run forms no view of the site's own: that needs"
-        " method subspace, covariance = true and at most 128 features.",
+        " method subspace, covariance = true, at most 128 features and no differential privacy.",
     )
 
 

@@ -114,6 +114,16 @@ def test_a_whole_run_ends_with_the_local_engines_result(engine: DaskEngine, tabl
     assert close(spread.L, alone.L)
 
 
+def test_the_own_view_of_a_site_is_formed_on_the_workers_too(engine: DaskEngine, table: DataTable) -> None:
+    wanted = NAMES[:12]
+    method = method_of(parse_spec({"features": wanted, "rank": 1}))  # of three: what is left is noise
+    columns: Columns = select_features(open_matrix(table), wanted, "here").columns
+    (_, spread), (_, alone) = (ending(method, site) for site in (engine.site(method, columns), method.site(columns)))
+    assert alone.S.nnz
+    np.testing.assert_array_equal(spread.S.toarray() != 0.0, alone.S.toarray() != 0.0)
+    assert np.isclose(spread.certificate["error_ratio"], alone.certificate["error_ratio"])
+
+
 def test_the_percentage_of_a_step_on_the_workers_is_told(engine: DaskEngine, table: DataTable) -> None:
     told: list[int] = []
     method, columns = method_of(parse_spec({"rows": 60, "rank": 3})), open_matrix(table).columns
