@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from dcfpca.rpca.method import FloatArray
 from dcfpca.rpca.refinement.hidden_entries import GOLDEN, mixed
-from dcfpca.rpca.refinement.noise_scale import MARGINAL_BINS, Bins, count_sides, count_sizes, deviation, median_of_sides
+from dcfpca.rpca.refinement.noise_scale import Bins, count_sides, count_sizes, deviation, median_of_sides
 from dcfpca.rpca.small_cells import merge_cells, merge_sides
 from dcfpca.rpca.stage_checks import of_figures, worst
 
@@ -33,8 +33,9 @@ STILL = 0.3  # how far centres, in scales, and logarithms of scales may still mo
 HALF = 0.5  # of a feature's entries: if so many are equal, it has no median deviation
 CALM = 2.0 / 3.0  # of the columns take part at least
 OUTLYING_BINS = Bins(octaves=4, per_octave=24)
+PLACE_BINS = Bins(octaves=5, per_octave=2)  # clipped features and unit directions: places are of order one
 FIGURES = 2 * DIRECTIONS + 1
-PLACES = 2 * DIRECTIONS * MARGINAL_BINS.count
+PLACES = 2 * DIRECTIONS * PLACE_BINS.count
 COUNTS = PLACES + OUTLYING_BINS.count
 
 
@@ -120,7 +121,7 @@ class Outlyingness:
 
     def counts(self, places: FloatArray) -> FloatArray:
         """Of columns with these places, how far they lie above and below each centre, and how outlying they are."""
-        sides = count_sides(places - self.centre[:, None], self.scale, MARGINAL_BINS, 0.0)
+        sides = count_sides(places - self.centre[:, None], self.scale, PLACE_BINS, 0.0)
         sizes = count_sizes(self._sizes(places)[None, :], np.ones(1), OUTLYING_BINS)[0]
         return np.concatenate([*(side.ravel() for side in sides), sizes])
 
@@ -128,16 +129,16 @@ class Outlyingness:
     def merged(counts: FloatArray, least: int) -> FloatArray:
         """Counts with small cells merged, along each direction from the lowest place to the highest."""
         above, below, sizes = np.split(counts, [PLACES // 2, PLACES])
-        above, below = (side.reshape(DIRECTIONS, MARGINAL_BINS.count) for side in (above, below))
+        above, below = (side.reshape(DIRECTIONS, PLACE_BINS.count) for side in (above, below))
         below, above = merge_sides(below, above, least)
         return np.concatenate([above.ravel(), below.ravel(), merge_cells(sizes[None, :], least)[0]])
 
     def after(self, counts: FloatArray, still: bool) -> Outlyingness:
         """From the pooled counts; columns are set aside once the features' units, and what was found, stand still."""
         above, below, sizes = np.split(counts, [PLACES // 2, PLACES])
-        above, below = (side.reshape(DIRECTIONS, MARGINAL_BINS.count) for side in (above, below))
-        centre = self.centre + median_of_sides(above, below, self.scale, MARGINAL_BINS)
-        scale = deviation(above + below, self.scale, 0.5, MARGINAL_BINS)
+        above, below = (side.reshape(DIRECTIONS, PLACE_BINS.count) for side in (above, below))
+        centre = self.centre + median_of_sides(above, below, self.scale, PLACE_BINS)
+        scale = deviation(above + below, self.scale, 0.5, PLACE_BINS)
         calmest = OUTLYING_BINS.edges[max(int(np.searchsorted(np.cumsum(sizes), CALM * sizes.sum())) - 1, 0)]
         moved = (centre - self.centre) / scale, np.log(scale / self.scale)
         still = still and stand_still(moved, STILL, float(sizes.sum()))

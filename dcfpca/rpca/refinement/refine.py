@@ -38,7 +38,7 @@ from dcfpca.rpca.refinement.noise_scale import (
     median_of_sides,
 )
 from dcfpca.rpca.refinement.outlyingness import COUNTS as OUTLYING_COUNTS
-from dcfpca.rpca.refinement.outlyingness import DIRECTIONS, OUTLYING_BINS, PLACES, Outlyingness, stand_still
+from dcfpca.rpca.refinement.outlyingness import DIRECTIONS, OUTLYING_BINS, PLACE_BINS, PLACES, Outlyingness, stand_still
 from dcfpca.rpca.round_limits import BOUND_ROUNDS, MOST_ROUNDS
 from dcfpca.rpca.scaling import ENTRIES
 from dcfpca.rpca.small_cells import merge_sides
@@ -48,6 +48,7 @@ from dcfpca.rpca.stage_list import StagedSite
 
 STILL = 0.2  # spreads by which medians, and logarithms by which spreads, may still move (root mean square)
 MEASURING_ROUNDS = 4  # of those at the chosen rank, in which the noise is still measured; then it is fixed
+STEADY = 0.02  # of themselves, by which scales of features hardly move: then they are as well measured as they get
 REST = 0.03  # L moves by less than this share of the noise …
 REST_OF_ERROR = 0.15  # … or of the statistical error of L
 AT_MEDIAN = 1e-9  # of the spread: values that are the median but for rounding all count as not above it
@@ -107,10 +108,11 @@ class Refinement(ClosingStage):
         plan, moved = _stepped(asked, totals)
         if measuring:
             plan = _measured(asked, plan, totals, bool(final))
-        rests = bool(final) and not measuring and moved < self._rest(plan)
+        steady = _steady(asked, plan)
+        rests = bool(final) and (steady or not measuring) and moved < self._rest(plan)
         spent = bool(final) and done >= MOST_ROUNDS
         stage = self.name
-        if rests or spent or (not final and done >= BOUND_ROUNDS):
+        if rests or spent or (not final and (steady or done >= BOUND_ROUNDS)):
             stage, plan = self.after_fit(plan) if final else VALIDATE, replace(plan, hiding=False)
         entries = (totals.above + totals.below).sum(axis=1)
         consensus = replace(consensus, memory={**consensus.memory, ENTRIES: entries})
@@ -179,7 +181,7 @@ def _broken_directions(scalars: FloatArray, rounding: float) -> str:
         return "products with V are of more columns than there are, or of fewer than none"
     places, sizes = np.split(np.array(counts), [PLACES])
     along = places.reshape(2, DIRECTIONS, -1).sum(axis=(0, 2))
-    slack = (2 * MARGINAL_BINS.count + OUTLYING_BINS.count + 1) * rounding
+    slack = (2 * PLACE_BINS.count + OUTLYING_BINS.count + 1) * rounding
     if unequal(np.append(along, sizes.sum()), columns, slack):
         return "the counts of columns along a direction are not of all columns"
     return ""
@@ -206,6 +208,14 @@ def _measured(asked: ClosingPlan, plan: ClosingPlan, totals: RefinementTotals, f
     moved = (found.median - asked.median) / found.spread, np.log(found.spread / asked.spread)
     still = stand_still(moved, STILL, plan.columns)
     return replace(plan, noise=noise, outlying=plan.outlying.after(totals.outlying, still), **asdict(found))
+
+
+def _steady(asked: ClosingPlan, plan: ClosingPlan) -> bool:
+    """Whether a round hardly moved the scales and medians of features, and columns were set aside before and after."""
+    scales = np.log(plan.noise / asked.noise), np.log(plan.spread / asked.spread)
+    moves = (*scales, (plan.median - asked.median) / plan.spread)
+    known = asked.outlying.cut > 0.0 and plan.outlying.cut > 0.0
+    return known and all(float(np.sqrt(np.mean(move**2))) <= STEADY for move in moves)
 
 
 def _units(plan: ClosingPlan) -> FloatArray:

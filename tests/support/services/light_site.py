@@ -31,6 +31,7 @@ from dcfpca.v1.rounds_pb2_grpc import RoundServiceStub
 from dcfpca.wire.constants import PROTOCOL, TURNS_ABOVE
 from dcfpca.wire.round_messages import consent_bytes
 from dcfpca.wire.tensors import header_of, message_from, size_of
+from participant.link.calls import TRANSIENT
 from tests.support.inputs.chunks import chunks
 
 OPTIONS = [("grpc.use_local_subchannel_pool", 1), ("grpc.keepalive_time_ms", 60_000)]
@@ -75,7 +76,7 @@ class LightSite:
                 try:
                     return await self._listen()
                 except grpc.aio.AioRpcError as error:
-                    if error.code() is not grpc.StatusCode.UNAVAILABLE:
+                    if error.code() not in TRANSIENT:
                         raise
                 await pause()
         finally:
