@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 from aggregator.run import exports, waiting
 from aggregator.run.rules import RoundRules, awaited, deadline
 from aggregator.run.state import Export, Run, Status, StoredComplaint
@@ -223,4 +225,5 @@ def _advice(runner: Runner, verdict: Verdict) -> str:
         changes = (*changes, f"rounds={2 * runner.spec.rounds}")
     if not changes:
         return f"each site: dcfpca-participant results; dcfpca run report {run_id} --out report.html"
-    return f"dcfpca run restart {run_id}{''.join(f' --set {change}' for change in changes)}; results are kept meanwhile"
+    options = "".join(f" --set {shlex.quote(change)}" for change in changes)
+    return f"dcfpca run restart {run_id}{options}; results are kept meanwhile"

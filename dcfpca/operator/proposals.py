@@ -239,7 +239,10 @@ def restart_of(view: pb.RunView, without: Collection[str], settings: Sequence[st
             changes["enrol_seconds"] = max(spec.enrol_seconds, APPROVAL_SECONDS)
     keys = spec.model_dump(mode="json") | changes
     for setting in settings:
-        _put(keys, *_split(setting))
+        key, value = _split(setting)
+        if key == "features" and isinstance(value, list):  # which say the rest, and to which no earlier subspace fits
+            keys |= {"rows": len(value), "features_sha256": "", "warm_start": ""}
+        _put(keys, key, value)
     return Restart(parse_spec(keys), asked, exposed)
 
 

@@ -6,6 +6,7 @@ shares are of the pooled counts of all sites, so a feature that is constant at o
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -167,7 +168,12 @@ def _of_the_answer(
         yield Reason("more entries are flagged than is usual for gross errors")
     if figures["worst_flagged"] > MANY_IN_FEATURE:
         share = f"{100.0 * figures['worst_flagged']:.0f} %"
-        yield Reason(f"{share} of the entries of {named([worst], features)} are flagged")
+        others = json.dumps([name for row, name in enumerate(features) if row != worst], ensure_ascii=False)
+        away = ", leave it out" if features else ""
+        yield Reason(
+            f"{share} of the entries of {named([worst], features)} are flagged{away}",
+            f"features={others}" if features else "",
+        )
     if figures["ordinary"] > MANY_ORDINARY * figures["flags"] >= MANY_ORDINARY:
         yield Reason(
             f"samples drawn from the fit have {figures['ordinary']:.0f} ordinary entries flagged "

@@ -126,3 +126,10 @@ def test_a_spec_of_an_earlier_build_is_proposed_without_the_keys_that_are_gone()
     view = view_of()
     view.spec = view.spec[:-1] + b',"dropouts":"go-on","threshold":0.5}'
     assert restart_of(view, ()).spec == spec_of(warm_start=view.run_id)
+
+
+def test_other_features_start_anew_and_say_how_many_there_are() -> None:
+    named = spec_of(features=("a", "b", "c"), rows=3, rank=None, max_rank=1)
+    again = restart_of(view_of(spec=named), (), ['features=["a", "c"]']).spec
+    assert (again.features, again.rows, again.warm_start) == (("a", "c"), 2, "")
+    assert again.features_sha256 != named.features_sha256

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from dataclasses import replace
 
 import numpy as np
@@ -176,3 +177,10 @@ def test_the_one_feature_that_makes_most_flags_is_named(plan: ClosingPlan) -> No
 
 def _notes(plan: ClosingPlan, **figures: float) -> tuple[str, ...]:
     return verdict_of(_with(plan, **figures), Outcome.CONVERGED, features=NAMES).notes
+
+
+def test_a_feature_of_which_much_is_flagged_is_left_out_by_the_change_that_is_asked_for(plan: ClosingPlan) -> None:
+    much = _with(plan, worst_flagged=0.4, worst_feature=4.0)
+    (change,) = verdict_of(much, Outcome.CONVERGED, features=NAMES).changes
+    assert tomllib.loads(change)["features"] == [name for name in NAMES if name != "metric 4"]
+    assert verdict_of(much, Outcome.CONVERGED).changes == ()
