@@ -39,7 +39,7 @@ app = typer.Typer(
 CaDir = Annotated[Path, typer.Option("--dir", help="Directory of the certificate authority.")]
 Days = Annotated[int, typer.Option("--days", help="Days the certificate is valid.")]
 Hosts = Annotated[
-    list[str] | None, typer.Option("--host", help="Aggregator only: a name or address sites dial. Repeat.")
+    list[str] | None, typer.Option("--host", help="Aggregator only: a name or address that sites dial. Repeatable.")
 ]
 Force = Annotated[bool, typer.Option("--force", help="Replace an existing private key.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
@@ -91,7 +91,7 @@ def request(
     lines = [
         f"request for {identity}: {files.request}",
         f"private key, stays here: {files.key}",
-        f"send the request to the holder of the CA and tell them the key fingerprint by another way:\n  {key}",
+        f"send the request to the holder of the CA, and tell them the key fingerprint over another channel:\n  {key}",
     ]
     report(as_json, document, lines)
 
@@ -101,10 +101,12 @@ def approve(
     *,
     directory: CaDir,
     csr: Annotated[Path, typer.Argument(help="The request a site has sent.")],
-    out: Annotated[Path | None, typer.Option(help="File (or directory) for the certificate; else beside CSR.")] = None,
+    out: Annotated[Path | None, typer.Option(help="File or directory to write; by default beside CSR.")] = None,
     days: Days = ROLE_DAYS,
     expect: Annotated[str, typer.Option(help="The identity you mean to sign, spiffe://…; any other is refused.")] = "",
-    expect_key: Annotated[str, typer.Option(help="Key fingerprint the site told you; else it is only shown.")] = "",
+    expect_key: Annotated[
+        str, typer.Option(help="The key fingerprint the site told you; without it, the key is shown.")
+    ] = "",
     replace: Annotated[
         bool, typer.Option("--replace", help="The identity is in use; give it to this key too.")
     ] = False,
@@ -136,7 +138,7 @@ def issue(
     name: Annotated[str, typer.Argument()],
     host: Hosts = None,
     days: Days = ROLE_DAYS,
-    out: Annotated[Path | None, typer.Option(help="Directory for NAME.key, NAME.crt, ca.crt; else --dir.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Directory for NAME.key, NAME.crt, ca.crt; default --dir.")] = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
@@ -163,7 +165,7 @@ def renew(
     who: Who,
     host: Hosts = None,
     days: Days = ROLE_DAYS,
-    out: Annotated[Path | None, typer.Option(help="File or directory for the certificate; else --dir.")] = None,
+    out: Annotated[Path | None, typer.Option(help="File or directory for the certificate; by default --dir.")] = None,
     as_json: Json = False,
 ) -> None:
     """Sign the next certificate for the key that is in use; the private key stays where it is."""
@@ -282,7 +284,7 @@ def _confirm(settled: bool) -> None:
         return
     if not typer.get_text_stream("stdin").isatty():
         hint = "look at what is asked for above, then repeat with --yes, best with --expect and --expect-key"
-        raise Refused("nothing was signed: there is no terminal to ask at", hint)
+        raise Refused("nothing was signed: there is no terminal to ask on", hint)
     if not typer.confirm("sign this?", err=True):
         raise Refused("nothing was signed", "the request is still there")
 

@@ -44,8 +44,10 @@ Name = Annotated[str, typer.Option("--name", help="The name in the certificate: 
 Address = Annotated[str, typer.Option("--aggregator", help="HOST:PORT that participants and operators dial.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")]
 IdColumn = Annotated[str, typer.Option(help="The column with the samples' ids.")]
-Features = Annotated[list[str] | None, typer.Option("--feature", help="A column to use, or a pattern. Repeat.")]
-Exclude = Annotated[list[str] | None, typer.Option("--exclude", help="A column to leave out, or a pattern. Repeat.")]
+Features = Annotated[list[str] | None, typer.Option("--feature", help="A column to use, or a pattern. Repeatable.")]
+Exclude = Annotated[
+    list[str] | None, typer.Option("--exclude", help="A column, or a pattern, to leave out. Repeatable.")
+]
 Dataset = Annotated[str, typer.Option(help="The array to read if a file holds several (NPZ, HDF5, Zarr).")]
 Missing = Annotated[Literal["allow", "refuse"], typer.Option(help="Whether empty entries count as unobserved.")]
 
@@ -66,7 +68,7 @@ def local(
     as_json: Json = False,
 ) -> None:
     """Make a consortium on this machine, with certificates and configurations, ready for `dcfpca up DIR`."""
-    files = sites or _ask("the data files of the sites, separated by blanks").split()
+    files = sites or _ask("the data files of the sites, separated by spaces").split()
     keys = DataKeys("", id_column, features or (), exclude or (), missing, dataset)
     listen = f"127.0.0.1:{port}" if port else ""
     create_consortium(directory, LocalPlan(consortium, sites_from(files), keys, listen))
@@ -104,7 +106,7 @@ def participant(
     path = data or _ask("the data file", "--data")
     keys = DataKeys(path, id_column, features or (), exclude or (), missing, dataset)
     _write(out, participant_text(address, site, keys), force, as_json)
-    say(f"see what the site makes of it with `dcfpca-participant check --config {out}`")
+    say(f"check it with `dcfpca-participant check --config {out}`")
 
 
 @app.command()
@@ -147,7 +149,7 @@ def operator(
 def spec(
     features: Annotated[
         Path,
-        typer.Argument(metavar="FEATURES", help="What `dcfpca-participant check --json` prints, or a name a line."),
+        typer.Argument(metavar="FEATURES", help="What `dcfpca-participant check --json` prints, or one name per line."),
     ],
     label: Annotated[str, typer.Option(help="A label for listings and reports.")] = "",
     out: Annotated[Path, typer.Option(help="The file to write.")] = Path("spec.toml"),
@@ -183,7 +185,7 @@ def monthly(
 
 
 def up(directory: Directory, as_json: Json = False) -> None:
-    """Start a local consortium in the background, and wait until every site is connected. What runs already stays."""
+    """Start a local consortium in the background, and wait until every site is connected. Running ones stay."""
     consortium = find_consortium(directory)
     started = start_consortium(consortium, say)
     if as_json:

@@ -36,12 +36,12 @@ def revoke(
     reason: Annotated[str, typer.Option(help="The reason, for the audit log.")] = "",
     as_json: Json = False,
 ) -> None:
-    """Revoke a participant, with every certificate of its name, and cut its open streams."""
+    """Revoke a participant, with every certificate of its name, and close its open streams."""
     done = operator.revoke(name, reason)
     if as_json:
         print_json({"name": name, "fingerprints": list(done.fingerprints), "streams_cut": done.streams_cut})
         return
-    cut = "one open stream was cut" if done.streams_cut == 1 else f"{done.streams_cut} open streams were cut"
+    cut = "one open stream was closed" if done.streams_cut == 1 else f"{done.streams_cut} open streams were closed"
     say(f"{name} is turned away; {cut}")
     say(f"a new certificate is let in only after `dcfpca participants restore {name}`")
     say("publish the revocation at the CA too: `dcfpca certs revoke participant " + name + " --dir DIR`")

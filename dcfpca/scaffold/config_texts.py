@@ -89,7 +89,7 @@ def participant_text(address: str, name: str, data: DataKeys, more: Tables | Non
     return _text(
         "# A site's configuration. It has the last word: nobody else can order what it does not allow.",
         "# Paths are relative to this file; docs/configuration.md has every key.",
-        "# See what the site makes of it with: dcfpca-participant check --config participant.toml",
+        "# Check it with: dcfpca-participant check --config participant.toml",
         *_table_lines(tables, more or {}),
     )
 
