@@ -113,7 +113,8 @@ def _flagged(figures: dict[str, float]) -> str:
     """How much is flagged. A site with fewer than `min_cell` flags counts none, so a count of none may hide a few."""
     if figures["flags"] < 1.0:
         return "few or no entries are flagged"
-    return f"{100.0 * figures['flagged']:.1f} % of the entries are flagged{_ordinary(figures)}"
+    percent = 100.0 * figures["flagged"]
+    return f"{percent:.{1 if percent >= 0.1 else 2}f} % of the entries are flagged{_ordinary(figures)}"
 
 
 def _ordinary(figures: dict[str, float]) -> str:
@@ -122,7 +123,8 @@ def _ordinary(figures: dict[str, float]) -> str:
     if figures["ordinary_most"] <= 0.0:
         return "; how many of them are ordinary was not checked"
     some, most = (min(figures[name], flags) for name in ("ordinary", "ordinary_most"))
-    return f", of which some {some:.0f} (up to {most:.0f} of {flags:.0f}) are expected to be ordinary"
+    count = f"some {some:.0f}" if some >= 0.5 else "none"
+    return f", of which {count} (up to {most:.0f} of {flags:.0f}) are expected to be ordinary"
 
 
 def _of_the_run(plan: ClosingPlan, outcome: Outcome, bound: int | None) -> Iterator[Reason]:

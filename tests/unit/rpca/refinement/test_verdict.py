@@ -54,6 +54,12 @@ def test_features_that_cannot_carry_a_low_rank_part_are_named_by_their_kind() ->
     assert "Two values, of which neither is flagged for being the rarer one: metric 8." in notes
 
 
+def test_a_small_share_of_flags_is_not_rounded_to_nothing(plan: ClosingPlan) -> None:
+    few = _with(plan, flagged=0.0005, flags=7.0, ordinary=0.2, ordinary_most=4.0)
+    said = "0.05 % of the entries are flagged, of which none (up to 4 of 7) are expected to be ordinary"
+    assert said in verdict_of(few, Outcome.CONVERGED).sentence
+
+
 def test_an_answer_is_called_checked_only_if_the_check_was_held_and_found_few_ordinary_entries(
     plan: ClosingPlan,
 ) -> None:
