@@ -190,13 +190,29 @@ class RunRegistry:
             runner = self.runners.get(shown.ref.run_id)
             if runner is None or (runner.run.cohort and participant not in runner.run.cohort):
                 continue
-            digest = runner.round_sum.encoded().header.sha256
-            event = newer_attempt(runner.run, digest, participant, shown, self.store.now())
-            if event is not None and not runner.run.status.over:
-                log("site_ahead", level="warning", run=shown.ref.run_id, participant=participant, round=shown.ref.round)
+            if not runner.run.status.over and (event := self._of_ticket(runner, participant, shown)) is not None:
                 # A run whose store has failed must not keep the participant from its other runs.
                 with suppress(DcfpcaError):
                     await runner.post(event)
+
+    def _of_ticket(self, runner: Runner, participant: str, shown: ShownTicket) -> events.Event | None:
+        """What the ticket of a run that is open leads to; nothing while a cohort that may agree is not complete."""
+        run, digest, at = runner.run, runner.round_sum.encoded().header.sha256, self.store.now()
+        newer = newer_attempt(run, digest, participant, shown, at)
+        if newer is None:
+            # A member that is not ahead of this run, where another is: they cannot bring it forward together.
+            ahead = runner.returned.refused()
+            return newer_attempt(run, digest, *ahead, at) if ahead is not None and participant != ahead[0] else None
+        log("site_ahead", level="warning", run=run.run_id, participant=participant, round=shown.ref.round)
+        told, others = shown.announced, self.directory.connected() - {participant}
+        match runner.returned.take(run, participant, shown, others):
+            case "agreed" if told is not None:
+                bound = {"previous_sum": told.previous_sum, "exponents": told.exponents, "misfits": told.misfits}
+                return events.ConsensusReturned(at=at, ref=shown.ref, stage=told.stage, **bound)  # type: ignore[arg-type]
+            case "awaited":
+                return None
+            case _:
+                return newer
 
     def members_revoked(self, is_revoked: Callable[[str, str], bool]) -> None:
         """Certificates were revoked: tell every open run with a member whose last one was among them."""

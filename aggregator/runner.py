@@ -7,9 +7,10 @@ import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from aggregator.returned_consensus import ReturnedConsensus
 from aggregator.round_sum import FinalConsensus, RoundSum
 from aggregator.run import events
-from aggregator.run.attempts import Accumulate, Discard, Effect, RenumberConsensus, Reply, Sum
+from aggregator.run.attempts import Accumulate, AdoptReturned, Discard, Effect, RenumberConsensus, Reply, Sum
 from aggregator.run.backup_recovery import renumbered
 from aggregator.run.rules import deadline, rules_of, step
 from aggregator.run.state import Phase, Run, Status
@@ -92,6 +93,7 @@ class Runner:
         self.run = stored.run
         self.changed = Signal()
         self.round_sum = RoundSum(self.terms, stored.consensus)
+        self.returned = ReturnedConsensus(self.terms)
         self.final = FinalConsensus(self.run.run_id, self.terms, self.round_sum, store)
         self.percent: dict[str, int] = {}
         self._seq = stored.seq
@@ -290,6 +292,8 @@ class Runner:
         for effect in batch.effects:
             if isinstance(effect, RenumberConsensus):
                 consensus = renumbered(consensus or self.round_sum.consensus, effect)
+            elif isinstance(effect, AdoptReturned):
+                consensus, self.round_sum.opened_sum = self.returned.agreed, None
         commit = Commit(
             run=after,
             seq=self._seq,
@@ -344,7 +348,7 @@ class Runner:
                     self.round_sum.running = None
                 case Sum():
                     self.round_sum.start(self.run, self.tell, self._store.now)
-                case Reply() | RenumberConsensus():
+                case Reply() | RenumberConsensus() | AdoptReturned():
                     pass
 
     def _announce(self, before: Run) -> None:

@@ -274,7 +274,9 @@ class Daemon:
             capabilities=[name for name, able in abilities.items() if able],
             rows=self._site.facts.rows,
             features_sha256=features_digest(features) if (features := self._site.facts.features) else b"",
-            seen=[wire_codec.encode_seen(one.run_id, one.opened) for one in sessions if one.terms is not None],
+            seen=[
+                wire_codec.encode_seen(one, self._store.inbox(one.run_id)) for one in sessions if one.terms is not None
+            ],
         )
 
 

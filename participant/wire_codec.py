@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Sequence
+
+import numpy as np
 
 from dcfpca.errors import BadMessage
 from dcfpca.run_references import AttemptRef
@@ -11,10 +14,11 @@ from dcfpca.secagg.messages import Advert, Complaint, Misfit, SealedShare
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
 from dcfpca.wire import round_messages
+from dcfpca.wire.constants import SMALL_SUM
 from dcfpca.wire.receipt import Fate
 from dcfpca.wire.round_messages import checked_names, misfit_from_wire, ref_to_wire
 from dcfpca.wire.tensors import Buffer
-from participant.session import events
+from participant.session import Session, events
 from participant.session.actions import Consent
 from participant.session.events import AnnouncedConsensus, Announcement, ShownSum
 
@@ -107,11 +111,26 @@ def consensus_of(header: types.TensorHeader, stage: str, inline: bytes = b"") ->
     return AnnouncedConsensus(stage, header.dtype, *shape, header.sha256, inline)
 
 
-def encode_seen(run_id: str, opened: events.Opened | None) -> pb.Seen:
-    """A run that is open to this site, with the latest attempt that was opened, for an aggregator that is behind."""
+def encode_seen(session: Session, saved: Sequence[bytes]) -> pb.Seen:
+    """A run that is open to this site, with the latest attempt that was opened, for an aggregator that is behind.
+
+    `saved` is its announcement as the site keeps it, if it does. It goes back as it came, with what the site has of the
+    consensus and the memory that were announced with it: all functions of opened sums.
+    """
+    opened, step, run = session.opened, session.step, session.secure
     if opened is None:
-        return pb.Seen(ref=types.RoundRef(run_id=run_id))
-    return pb.Seen(ref=ref_to_wire(opened.ref), consensus_sha256=opened.consensus.sha256, ticket=opened.ticket)
+        return pb.Seen(ref=types.RoundRef(run_id=session.run_id))
+    seen = pb.Seen(ref=ref_to_wire(opened.ref), consensus_sha256=opened.consensus.sha256, ticket=opened.ticket)
+    if run is None or step is None or step.round != opened.ref.round or not saved:
+        return seen
+    told = pb.Assignment.FromString(saved[-1]).round_opened
+    told.inline_consensus = np.ascontiguousarray(step.broadcast, "<f8").tobytes()
+    if told.ref != seen.ref or len(told.inline_consensus) + len(run.memory) > SMALL_SUM:
+        return seen
+    seen.opened.CopyFrom(told)
+    if hashlib.sha256(run.memory).digest() == told.memory_sha256:
+        seen.memory = run.memory
+    return seen
 
 
 def encode_run_key(run_id: str, advert: Advert) -> pb.AdvertiseRunKeyRequest:

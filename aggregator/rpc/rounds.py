@@ -26,7 +26,7 @@ from aggregator.rpc.secure_methods import SecureSumMethods
 from aggregator.rpc.update_intake import IntakeResources, TimedReader, TransferSlots, UpdateChunk, UpdateIntake
 from aggregator.run import events
 from aggregator.run.attempts import Reply
-from aggregator.run.backup_recovery import ShownTicket
+from aggregator.run.backup_recovery import Announced, ShownTicket
 from aggregator.run.rules import assignments
 from aggregator.run_registry import RunRegistry
 from aggregator.runner import Runner
@@ -41,7 +41,7 @@ from dcfpca.v1 import rounds_pb2_grpc
 from dcfpca.v1.types_pb2 import Receipt, TensorPart
 from dcfpca.wire.constants import PROTOCOL, TURNS_ABOVE
 from dcfpca.wire.receipt import Fate
-from dcfpca.wire.round_messages import consent_bytes, ref_from_wire
+from dcfpca.wire.round_messages import consent_bytes, misfit_from_wire, ref_from_wire
 from dcfpca.wire.tensors import ChunkView, WholeUpdate
 
 Context: TypeAlias = "aio.ServicerContext[Any, Any]"
@@ -291,4 +291,13 @@ def _shown_tickets(request: pb.SubscribeRequest) -> list[ShownTicket]:
     """The tickets that a participant shows when it connects; raises BadMessage when there are too many."""
     if len(request.seen) > MAX_TICKETS:
         raise BadMessage(f"more than {MAX_TICKETS} runs are named", "end some of them")
-    return [ShownTicket(ref_from_wire(one.ref), one.consensus_sha256, one.ticket) for one in request.seen]
+    return [_shown_ticket(one) for one in request.seen]
+
+
+def _shown_ticket(one: pb.Seen) -> ShownTicket:
+    ref, told = ref_from_wire(one.ref), one.opened
+    if not one.HasField("opened") or told.ref != one.ref:
+        return ShownTicket(ref, one.consensus_sha256, one.ticket)
+    misfits = tuple(map(misfit_from_wire, told.misfits))
+    announced = Announced(told.stage, told.previous_sum, tuple(told.exponents), misfits, told.memory_sha256)
+    return ShownTicket(ref, one.consensus_sha256, one.ticket, announced, told.inline_consensus, one.memory)

@@ -54,7 +54,14 @@ class RenumberConsensus:
     final: bool = False
 
 
-Effect = Reply | Accumulate | Sum | Discard | RenumberConsensus
+@dataclass(frozen=True, slots=True)
+class AdoptReturned:
+    """Go on with the consensus of this attempt that the sites have returned."""
+
+    ref: AttemptRef
+
+
+Effect = Reply | Accumulate | Sum | Discard | RenumberConsensus | AdoptReturned
 Step = tuple[Run, tuple[Effect, ...]]
 """What an event leads to: the run after it, and what is to be done."""
 

@@ -5,20 +5,32 @@ the run goes forward. Every announcement of an attempt carries a ticket that onl
 can have made, and a site that connects shows the last ticket it received. If the restored store does not contain that
 attempt, the run moves beyond it: to a further attempt at the same round, or, with the consensus it has, to the round
 after the last one that was opened. No number is used twice, and no site takes part in more rounds than it agreed to.
-A secure run pauses instead: its members answer each round once, and go on from no other consensus.
+A secure run pauses instead: its members answer each round once, and go on from no other consensus. It goes on with
+theirs once the whole cohort has shown the same one (`aggregator.returned_consensus`), and is told their answers again.
 """
 
 from __future__ import annotations
 
 import hmac
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from aggregator.run.attempts import STAMP_BYTES, Discard, RenumberConsensus, Step, open_attempt, seal_of, ticket_of
-from aggregator.run.events import NewerAttemptShown
+from aggregator.run import waiting
+from aggregator.run.attempts import (
+    STAMP_BYTES,
+    AdoptReturned,
+    Discard,
+    RenumberConsensus,
+    Step,
+    open_attempt,
+    seal_of,
+    ticket_of,
+)
+from aggregator.run.events import ConsensusReturned, NewerAttemptShown
 from aggregator.run.state import Run, Status, ended, paused
 from dcfpca.rpca.method import Consensus, Outcome
 from dcfpca.run_references import AttemptRef
+from dcfpca.secagg.messages import Misfit
 from dcfpca.spec import RunSpec
 
 if TYPE_CHECKING:
@@ -26,15 +38,30 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
+class Announced:
+    """What the members of a secure run were told of an attempt, beside its consensus."""
+
+    stage: str
+    previous_sum: bytes
+    exponents: tuple[int, ...]
+    misfits: tuple[Misfit, ...]
+    memory_sha256: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class ShownTicket:
     """The last attempt that was opened to a participant, as it states it, with the ticket it was given.
 
-    `consensus` is the SHA-256 of the consensus with which the attempt began.
+    `consensus` is the SHA-256 of the consensus with which the attempt began. Of a secure run, what else was announced,
+    and with it the consensus and its memory where the participant has them.
     """
 
     ref: AttemptRef
     consensus: bytes
     ticket: bytes
+    announced: Announced | None = None
+    payload: bytes = field(default=b"", repr=False)
+    memory: bytes = field(default=b"", repr=False)
 
 
 def newer_attempt(
@@ -84,6 +111,28 @@ def stay_behind(run: Run, here: AttemptRef, event: NewerAttemptShown) -> Step:
     if event.same_consensus and event.ref == here:
         return run, ()
     return paused(run, f"{_restored_before(event.ref)}; finish it with the consensus it has, or abort it"), ()
+
+
+def brought_forward(run: Run, event: ConsensusReturned) -> Step:
+    """The attempt that all members have seen, open again: they repeat their answers to it, and give no others."""
+    if run.status.over or run.secure is None or run.attempt is None or event.ref <= run.attempt.ref:
+        return run, ()
+    if not run.secure.roster:  # from before the set-up was over: nobody here knows whose keys are whose
+        return run, ()
+    secure = replace(
+        run.secure,
+        adverts={},
+        shares={},
+        ready=frozenset(run.cohort),
+        previous_sum=event.previous_sum,
+        exponents=event.exponents,
+        stage=event.stage,
+        misfits=event.misfits,
+    )
+    reason = f"{_restored_before(event.ref)}; its sites brought the run forward"
+    here, (round, attempt) = run.attempt.ref, (event.ref.round, event.ref.attempt)
+    run = open_attempt(replace(run, secure=secure, status=Status.RUNNING, reason=reason), round, attempt, event.at)
+    return waiting.begun(run, event.at), (Discard(here), AdoptReturned(event.ref))
 
 
 def move_beyond(spec: RunSpec, run: Run, here: AttemptRef, event: NewerAttemptShown) -> Step:

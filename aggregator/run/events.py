@@ -157,6 +157,18 @@ class NewerAttemptShown(AttemptMessage):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ConsensusReturned(RunEvent):
+    """All members of a secure run showed the same announcement of an attempt that a restored store does not contain."""
+
+    kind: Literal["consensus_returned"] = "consensus_returned"
+    ref: AttemptRef
+    stage: str
+    previous_sum: bytes
+    exponents: tuple[int, ...]
+    misfits: tuple[Misfit, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Restarted(RunEvent):
     """The aggregator restarted and loaded the run; no participant is connected yet."""
 
@@ -259,6 +271,7 @@ Event = (
     | SumFailed
     | UpdatesLost
     | NewerAttemptShown
+    | ConsensusReturned
     | Restarted
     | DeadlinePassed
     | Joined

@@ -61,6 +61,8 @@ def step(rules: RoundRules, run: Run, event: events.Event) -> Step:
             return rules.updates_lost(run, event)
         case events.NewerAttemptShown():
             return backup_recovery.catch_up(rules, run, event)
+        case events.ConsensusReturned():
+            return backup_recovery.brought_forward(run, event)
         case events.Restarted():
             open_ = run.status in (Status.ENROLLING, Status.RUNNING)
             return (replace(run, restarted_at=event.at, back=frozenset()) if open_ else run), ()

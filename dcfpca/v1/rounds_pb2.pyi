@@ -34,14 +34,18 @@ class SubscribeRequest(_message.Message):
     def __init__(self, protocol: _Optional[int] = ..., software: _Optional[str] = ..., capabilities: _Optional[_Iterable[str]] = ..., rows: _Optional[int] = ..., features_sha256: _Optional[bytes] = ..., seen: _Optional[_Iterable[_Union[Seen, _Mapping]]] = ...) -> None: ...
 
 class Seen(_message.Message):
-    __slots__ = ("ref", "consensus_sha256", "ticket")
+    __slots__ = ("ref", "consensus_sha256", "ticket", "opened", "memory")
     REF_FIELD_NUMBER: _ClassVar[int]
     CONSENSUS_SHA256_FIELD_NUMBER: _ClassVar[int]
     TICKET_FIELD_NUMBER: _ClassVar[int]
+    OPENED_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_FIELD_NUMBER: _ClassVar[int]
     ref: _types_pb2.RoundRef
     consensus_sha256: bytes
     ticket: bytes
-    def __init__(self, ref: _Optional[_Union[_types_pb2.RoundRef, _Mapping]] = ..., consensus_sha256: _Optional[bytes] = ..., ticket: _Optional[bytes] = ...) -> None: ...
+    opened: RoundOpened
+    memory: bytes
+    def __init__(self, ref: _Optional[_Union[_types_pb2.RoundRef, _Mapping]] = ..., consensus_sha256: _Optional[bytes] = ..., ticket: _Optional[bytes] = ..., opened: _Optional[_Union[RoundOpened, _Mapping]] = ..., memory: _Optional[bytes] = ...) -> None: ...
 
 class Assignment(_message.Message):
     __slots__ = ("run_id", "key", "deadline_ms", "run_proposed", "round_opened", "run_finished", "export_wanted", "standby", "run_key_wanted", "roster_closed", "group_shares_relayed")

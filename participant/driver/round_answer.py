@@ -104,10 +104,9 @@ class SumCheck:
         check_announced(self._terms, self._run.side, before, opened.announced, consensus, expected)
         log("sum_verified", level="debug", run=self._run.run_id, round=before.round)
         # A memory that other rounding made another is shown with the next sum, which is then checked as well.
-        differs = (
-            self._due and hashlib.sha256(encode_memory(expected.memory)).digest() != opened.announced.memory_sha256
-        )
-        return CheckedSum(sha256, expected if differs else None)
+        memory = encode_memory(expected.memory)
+        differs = self._due and hashlib.sha256(memory).digest() != opened.announced.memory_sha256
+        return CheckedSum(sha256, expected if differs else None, memory)
 
     async def _follows(self) -> Consensus | None:
         """What follows from the sum of the round before; None if it is not checked in this round."""

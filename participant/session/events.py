@@ -174,11 +174,12 @@ class CheckedSum:
     """Secure run: this site found that the consensus with the digest `sha256` follows from the sum before.
 
     `expected` is set where the memory that follows here differs from the announced one in some bits: it is held against
-    the memory that is shown with the next sum.
+    the memory that is shown with the next sum. `memory` is the one that follows here, encoded.
     """
 
     sha256: bytes
     expected: Consensus | None = None
+    memory: bytes = field(default=b"", repr=False)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -98,6 +98,8 @@ class SecureRun:
         """The last consensus that this site derived itself; its memory must be the one shown in the next round."""
         self.checked = b""
         """SHA-256 of the last consensus that this site itself has checked to follow; empty after a restart since."""
+        self.memory = encode_memory(begin.memory)
+        """The memory that goes with it, for an aggregator that has lost both."""
 
     def restore(self, event: Restored) -> None:
         """Continue from the key record that was saved before a restart; without a complete one nothing is answered."""
@@ -251,6 +253,7 @@ class SecureRun:
         self._side = event.side
         if event.checked is not None:
             self.checked, self.verified = event.checked.sha256, event.checked.expected
+            self.memory = event.checked.memory
 
     def finish(self) -> None:
         """The run is over: the secrets are gone from the record; in memory those of the tags stay until `forget`."""

@@ -45,6 +45,11 @@ class Proxy:
                     end.shutdown(socket.SHUT_RDWR)
         self._was_cut.set()
 
+    def stall(self) -> None:
+        """From now on nothing more goes towards the target until the cut; the other way is open."""
+        with self._lock:
+            self._stall_after = 0
+
     def swallow(self) -> None:
         """From now on take whatever comes, and pass nothing on: no end learns of it."""
         self._swallows = True
