@@ -231,7 +231,8 @@ def _numeric_stories(x: float, row: int, own: WrittenFeature, name: str) -> Iter
     for words, (factor, offset) in UNITS.items():
         meant = (x - offset) / factor
         if mass := own.mass_converted(meant, factor, offset, x):
-            yield _Story(Cause(UNIT, words, _tidy(meant, 4)), math.log(mass * shares[words]), {row: meant})
+            told = _tidy(round(meant, own.places), 4)  # as it can be written here
+            yield _Story(Cause(UNIT, words, told), math.log(mass * shares[words]), {row: meant})
     if x:
         yield _Story(Cause(SIGN, "the sign", -x), math.log(own.mass(x)), {row: -x})
     swaps = list(transposed(x))

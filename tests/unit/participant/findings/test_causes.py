@@ -132,8 +132,8 @@ def test_the_name_of_a_feature_decides_between_units_and_without_it_both_are_tol
         M[WEIGHT, PATIENT] = 170.4
         entry = [Flagged(WEIGHT, PATIENT, 71.0, 8.3)]
         (told[name],) = explain(ArrayColumns(M), unsure, wide, ("a", name, "c", "d"), entry)
-    assert told["weight"] == Cause(UNIT, "in lb instead of kg", 77.29)
-    assert told["waist"] == Cause(UNIT, "in cm instead of in", 67.09)
+    assert told["weight"] == Cause(UNIT, "in lb instead of kg", 77.3)
+    assert told["waist"] == Cause(UNIT, "in cm instead of in", 67.1)
     assert told["albumin"] is None
     M[WEIGHT, PATIENT] = 156.97  # 71.2 lb and 61.8 cm
     (both,) = explain(ArrayColumns(M), unsure, wide, "abcd", [Flagged(WEIGHT, PATIENT, 71.0, 7.2)])
