@@ -27,6 +27,7 @@ SMALL = {
     "peers.record": "--sizes 60 --repeats 1 --limit 5 --solvers subspace IRCUR --json {out}/peers.json",
     "poisoning": "--attacks garbage --cohorts 1of4 --seeds 0 --honest 0 --json {out}/poisoning.json",
     "private_subspace": "cells --rows 30 --rank 2 --columns 400 --epsilon 8 --gross no --json {out}/private.json",
+    "rank_choice": "--data {data} --keys 2 --json {out}/ranks.json",
     "real_data": "--data {data} --json {out}/real.json --figures {out}",
     "real_tables": "--data {data} --sets heart --seeds 1 --json {out}/real.json",
     "rounds": "--participants 3 --rows 20 --rank 2 --rounds 3 --aggregation plain --raw --json",
