@@ -197,25 +197,32 @@ def _stepped(asked: ClosingPlan, totals: RefinementTotals) -> tuple[ClosingPlan,
 
 
 def _measured(asked: ClosingPlan, plan: ClosingPlan, totals: RefinementTotals, final: bool) -> ClosingPlan:
-    """The plan with the scales of features that the counts tell, and what of columns along directions."""
-    leverage = leverage_of(asked.subspace, asked.model.ridge)
-    if final and plan.outlying.cut > 0.0:
-        # Values were measured before the rank was chosen, and what entries are judged by should not depend on it.
-        return replace(plan, noise=fit_noise(totals.residuals, plan.noise, plan.spread, leverage))
+    """The plan with the scales of features that the counts tell, and what of columns along directions.
+
+    Once values hold still they stay as they are, so that what entries are judged by depends neither on how many rounds
+    the noise of what is shown takes, nor on the rank.
+    """
     found = marginals(totals.above, totals.below, plan.median, plan.spread)
-    noise = fit_noise(totals.residuals, plan.noise, found.spread, leverage)
-    # Directions are in units of the features: while those move, every column would look outlying.
     moved = (found.median - asked.median) / found.spread, np.log(found.spread / asked.spread)
-    still = stand_still(moved, STILL, plan.columns)
-    return replace(plan, noise=noise, outlying=plan.outlying.after(totals.outlying, still), **asdict(found))
+    # Directions are in units of the features: while those move, every column would look outlying.
+    outlying = plan.outlying.after(totals.outlying, stand_still(moved, STILL, plan.columns))
+    holds = final or (outlying.cut > 0.0 and _hardly(moved))
+    if not (holds and plan.outlying.cut > 0.0):
+        plan = replace(plan, outlying=outlying, **asdict(found))
+    leverage = leverage_of(asked.subspace, asked.model.ridge)
+    return replace(plan, noise=fit_noise(totals.residuals, plan.noise, plan.spread, leverage))
 
 
 def _steady(asked: ClosingPlan, plan: ClosingPlan) -> bool:
     """Whether a round hardly moved the scales and medians of features, and columns were set aside before and after."""
     scales = np.log(plan.noise / asked.noise), np.log(plan.spread / asked.spread)
-    moves = (*scales, (plan.median - asked.median) / plan.spread)
     known = asked.outlying.cut > 0.0 and plan.outlying.cut > 0.0
-    return known and all(float(np.sqrt(np.mean(move**2))) <= STEADY for move in moves)
+    return known and _hardly((*scales, (plan.median - asked.median) / plan.spread))
+
+
+def _hardly(moves: tuple[FloatArray, ...]) -> bool:
+    """Whether all of these moves are small."""
+    return all(float(np.sqrt(np.mean(move**2))) <= STEADY for move in moves)
 
 
 def _units(plan: ClosingPlan) -> FloatArray:
