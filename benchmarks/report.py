@@ -30,6 +30,7 @@ from benchmarks.sections import (
     summary,
     table,
     threads,
+    wide,
     wrapped,
 )
 from benchmarks.sections.paper import convergence, costs, recovery, runs, theory
@@ -69,6 +70,8 @@ SECTIONS: tuple[Renderer, ...] = (
     growth.growth,
     growth.many,
     growth.out_of_core,
+    wide.wide,
+    wide.many_secure,
 )
 HEAD = """<!-- Written by benchmarks/report.py; change benchmarks/sections and run `make results`. -->
 

@@ -8,12 +8,12 @@ from dcfpca.terms import Terms
 
 LARGE_UPDATE = 20_000_000
 """Bytes of an update from which on a run says how large its messages are."""
-MEMORY_OF_UPDATE = 6
+MEMORY_OF_UPDATE = 16
 """Peak memory of a site's round beyond its data, in updates; measured (`benchmarks.wide`)."""
 MANY_SITES = 64
 KEY_BYTES, SHARE_BYTES = 1_960, 1_270
 """Of the set-up: a member's key, which every other receives twice, and what it sends to each other member."""
-HELD_BYTES = 2_900
+HELD_BYTES = 3_100
 """Memory of the aggregator for each pair of members during the set-up; measured (`benchmarks.many_secure`)."""
 
 

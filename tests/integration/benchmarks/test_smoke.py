@@ -20,6 +20,7 @@ SMALL = {
     "cell_peers": "--data {data} --ways decimal --json {out}/peers.json",
     "cells": "--data {data} --only null,errors --json {out}/cells.json",
     "cost_growth": "--shrink 25 --json {out}/growth.json",
+    "many_secure": "--participants 5 --rounds 1 --rows 20 --rank 2 --json {out}/many-secure.json",
     "many_participants": "--participants 8 --few 2 --rounds 2 --rows 20 --rank 2 --processes 1 --json",
     "out_of_core": "--gib 0.002 --memory-limit 512MiB --rows 200 --rank 3 --rounds 2 --threads 1 --finish --dir {out}",
     "paper": "--figure local-iterations --quick --out {out}",
@@ -39,6 +40,7 @@ SMALL = {
     "start_up": "--repeats 1 --idle-seconds 1 --json {out}/start.json",
     "table_peers": "--data {data} --sets heart --json {out}/peers.json",
     "thread_speedup": "--repeats 1 --size 100 --gib 0.002 --json {out}/threads.json",
+    "wide": "--rows 200 --columns --rank 2 --json {out}/wide.json",
 }
 # Needs root, network namespaces and a hub that delays frames, which is not part of the project: all that can be said
 # here is that it starts and knows its options.
