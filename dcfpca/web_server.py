@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -127,6 +128,18 @@ async def serve_beside(
 
 
 _BAD = Response(b"bad request\n", status=HTTPStatus.BAD_REQUEST)
+
+
+Listener = socket.socket
+
+
+def loopback(port: int) -> Listener:
+    """A socket that listens on this machine alone; BadInput if another program uses the port."""
+    try:
+        return socket.create_server(("127.0.0.1", port))
+    except OSError as error:
+        hint = "choose another port: --port, or [console] listen"
+        raise BadInput(f"the console cannot listen at 127.0.0.1:{port}: {error.strerror}", hint) from None
 
 
 def not_found() -> Response:

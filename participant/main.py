@@ -249,7 +249,8 @@ def console(
     from participant.config import require_console
 
     require_console()
-    from participant.console.app import LINK, Console, loopback
+    from dcfpca.web_server import loopback
+    from participant.console.app import LINK, Console
     from participant.console.app import serve as serve_console
 
     settings = _settings(config)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import tempfile
 import threading
 import time
@@ -21,9 +20,10 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
 
-from dcfpca.errors import BadInput, DcfpcaError
+from dcfpca.errors import DcfpcaError
 from dcfpca.logs import log
 from dcfpca.report.page import paragraph
+from dcfpca.web_server import Listener, loopback
 from participant.commands.approve import approve_run, approver_name, decline_run, end_like, waiting_runs
 from participant.commands.transform import SCORED
 from participant.config import Config
@@ -227,18 +227,9 @@ async def _style(_: Request, __: Visit) -> Response:
     return Response(text, media_type="text/css")
 
 
-def serve(console: Console, listener: socket.socket, port: int) -> None:
+def serve(console: Console, listener: Listener, port: int) -> None:
     """Serve until interrupted."""
     _server(console, port).run([listener])
-
-
-def loopback(port: int) -> socket.socket:
-    """A socket that listens there; BadInput where another program does."""
-    try:
-        return socket.create_server(("127.0.0.1", port))
-    except OSError as error:
-        hint = "choose another port: --port, or [console] listen"
-        raise BadInput(f"the console cannot listen at 127.0.0.1:{port}: {error.strerror}", hint) from None
 
 
 def _server(console: Console, port: int) -> uvicorn.Server:
