@@ -382,7 +382,11 @@ class Runner:
         if self._due is not None and at < self._due:
             # The clock of the event loop ran ahead of the one by which deadlines are stored.
             self._arm()
-        elif self.run.status is Status.ENROLLING:
+            return
+        # The timer has gone off: what follows is armed again even if it is due at the same moment, as the patience with
+        # a member is that became late after a restart.
+        self._due = None
+        if self.run.status is Status.ENROLLING:
             self.tell(events.EnrolmentClosed(at=at, overdue=True))
         elif self.run.attempt is not None:
             here = self.run.attempt

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,7 +15,7 @@ import pytest
 from aggregator.run import events
 from aggregator.run.rules import awaited
 from aggregator.run.secure_sum import full_roster, terms_of
-from aggregator.run.state import Run, opening_of
+from aggregator.run.state import Run, Status, opening_of
 from aggregator.runner import Runner
 from aggregator.store import run_rows
 from aggregator.store.audit import Signer
@@ -235,3 +237,18 @@ async def test_the_sums_of_the_last_two_rounds_are_kept(open_store: OpenStore, t
         fixed = made.run.secure
         assert fixed is not None
         assert not fixed.adverts
+
+
+async def test_after_a_restart_a_run_pauses_though_its_patience_ended_before_its_members_were_late(
+    tmp_path: Path, open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Then the next deadline is the moment of the one that has passed, for which a timer has gone off already."""
+    hasty = spec_of(method="gradient", aggregation="secure", rounds=6, round_seconds=0.3, patience=0.1)
+    monkeypatch.setattr(sys.modules[__name__], "SPEC", hasty)
+    async with running(tmp_path / "store.db", open_store) as (made, _):
+        for name in NAMES:
+            await made.post(events.Responded(at=made._store.now(), participant=name, accept=True))
+    async with running(tmp_path / "store.db", open_store) as (made, _), asyncio.timeout(10):
+        while made.run.status is not Status.PAUSED:
+            await made.changed.wait(made.changed.version)
+        assert "longer than the spec's patience" in made.run.reason
