@@ -28,7 +28,8 @@ def poisoning(results: Path) -> Section | None:
             "% of whose entries are wrong and 2 % of whose columns have a pattern in eight features. Figures "
             "are of the honest sites: the worst of the seeds, in brackets the same sites without the liars. "
             "Alarmed are sites that the shared model fails; liars told are those whose software says that "
-            "their features differ, where they hold what they send.",
+            "their features differ, where they hold what they send. A star marks lines that were taken before the "
+            "last changes of own views, and not renewed.",
             table(
                 [
                     "attack",
@@ -55,7 +56,7 @@ def _line(name: str, cohort: str, rows: Rows) -> list[str]:
     span = [sorted({row[key] for row in done}) for key in ("published", "alarms", "liars_told")]
     return [
         name,
-        cohort.replace("of", " of "),
+        cohort.replace("of", " of ") + " *" * any(row.get("earlier") for row in rows),
         *(_worst(done, key) for key in ("f1", "pattern")),
         f"{100 * max(row['healthy'] for row in done):.2f} %",
         *(f"{one[0]}" if len(one) == 1 else f"{one[0]}–{one[-1]}" for one in span),
