@@ -150,7 +150,7 @@ def test_a_sum_that_no_true_updates_have_is_refused_by_name(monkeypatch: pytest.
 
     monkeypatch.setattr(liar, "answer", more_columns)
     cohort.round()
-    with pytest.raises(errors.ImpossibleSum, match="do not have the columns that they had in the opening"):
+    with pytest.raises(errors.ImpossibleSum, match="Z is of more columns than are counted among the residuals"):
         cohort.answer("a", cohort.opened())
 
 
