@@ -97,8 +97,8 @@ class RunSpec(BaseModel):
         0.5,
         gt=0,
         le=1,
-        description="The most that one site's columns count for, of all columns, in the sums that form U. 1: every "
-        "column counts alike.",
+        description="The most that one site's columns count for, of all columns, in the sums by which U is refined "
+        "and its rank chosen. 1: every column counts alike.",
     )
     rounds: int = Field(100, ge=1, le=100_000, description="Stop after this many rounds.")
     tolerance: float = Field(1e-9, ge=0, lt=1, description="Stop when the subspace moves less than this; 0: never.")

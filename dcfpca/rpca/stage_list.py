@@ -69,7 +69,7 @@ class Method:
     stages: tuple[Stage, ...]
     scaled: bool = False  # whether the fit sees data in units that an earlier stage finds
     hiding: Hiding | None = None
-    max_share: float = 1.0  # the most of all columns that one site's may count for in the sums that form U
+    max_share: float = 1.0  # the most of all columns that one site's may count for in the sums that refine U
     min_cell: int = 1  # no count that leaves a site is about fewer entries than this
     _by_name: dict[str, Stage] = field(init=False, repr=False, compare=False)
 

@@ -68,15 +68,6 @@ class SubspaceRounds(Stage):
         scalars[SHARES:] = merge_shares(scalars[None, SHARES:], unit, least)[0]
         return TensorMessage(exact.tensor, scalars)
 
-    def columns_of(self, asked: Consensus) -> float:
-        """As the plan has them."""
-        return RoundPlan.of(asked.broadcast).columns
-
-    def weighted(self, update: TensorMessage, weight: float) -> TensorMessage:
-        """Z, and of how many columns it is."""
-        scalars = np.concatenate([weight * update.scalars[:1], update.scalars[1:]])
-        return TensorMessage(weight * update.tensor, scalars)
-
     def advance(self, consensus: Consensus, total: Total) -> Consensus:
         """The next subspace and its thresholds, or the end of the run."""
         if not (np.isfinite(total.sums.tensor).all() and np.isfinite(total.sums.scalars).all()):
@@ -185,10 +176,10 @@ class SubspaceRounds(Stage):
             return ""  # the run has diverged, and ends by that
         columns, influence, kept, sampled = sums.scalars[:SHARES]
         histogram = sums.scalars[SHARES:]
-        if total.whole and unequal(sampled, 1.0, rounding[1]):
+        if total.whole and unequal(columns, 1.0, rounding[1]):
             return "the sites do not have the columns that they had in the opening"
-        if exceeds(columns, sampled, 2.0 * rounding[1]):
-            return "Z is of more columns than are counted among the residuals"
+        if unequal(sampled, columns, 2.0 * rounding[1]):
+            return "not every column is counted among the residuals once"
         if exceeds(-sums.scalars, 0.0, rounding[1]):
             return "a share is negative"
         if exceeds(kept, sampled, 2.0 * rounding[1]) or exceeds(histogram.sum(), sampled, 21.0 * rounding[1]):

@@ -150,7 +150,7 @@ def test_a_sum_that_no_true_updates_have_is_refused_by_name(monkeypatch: pytest.
 
     monkeypatch.setattr(liar, "answer", more_columns)
     cohort.round()
-    with pytest.raises(errors.ImpossibleSum, match="Z is of more columns than are counted among the residuals"):
+    with pytest.raises(errors.ImpossibleSum, match="the sites do not have the columns that they had in the opening"):
         cohort.answer("a", cohort.opened())
 
 
