@@ -65,7 +65,8 @@ def model_from_covariance(
     share = shrinkage(len(centre), columns)
     values, vectors = np.linalg.eigh(0.5 * (covariance + covariance.T))
     values = np.maximum(values, 0.0)
-    leading = np.where(values > chance_variance(len(centre), columns), values, 0.0)
+    least = chance_variance(len(centre), columns) * max(float(values[(len(values) - 1) // 2]), 1.0)
+    leading = np.where(values > least, values, 0.0)
     left = np.maximum((vectors**2) @ (values - leading), LEAST_VARIANCE)
     return ScoreModel(centre, vectors * np.sqrt((1.0 - share) * values + share * leading), share * left, few)
 
@@ -83,10 +84,12 @@ def chance_variance(rows: int, columns: float) -> float:
     return float((1.0 + factor) * (1.0 + ratio / factor))
 
 
-def leading_directions(factor: FloatArray, columns: float) -> int:
+def leading_directions(model: ScoreModel, columns: float) -> int:
     """How many of the last factors `model_from_covariance` did not shrink; the others fall short by half its share."""
-    least = (1.0 - 0.5 * shrinkage(len(factor), columns)) * chance_variance(len(factor), columns)
-    return int(np.count_nonzero(np.sum(factor**2, axis=0) > least))
+    rows, squares = len(model.centre), np.sort(np.sum(model.factor**2, axis=0))
+    share = shrinkage(rows, columns)
+    middle = max(float(squares[(rows - 1) // 2]) / (1.0 - share), 1.0)
+    return int(np.count_nonzero(squares > (1.0 - 0.5 * share) * chance_variance(rows, columns) * middle))
 
 
 def tail_variance(model: ScoreModel, scores: FloatArray, trusted: NDArray[np.bool_], samples: float) -> FloatArray:

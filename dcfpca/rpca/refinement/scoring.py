@@ -119,7 +119,7 @@ def _oddness(
     """How odd the samples of these parts are. Those that are `calm` and coherent have a part in the model, of whose
     covariance the share `diagonal` is in its diagonal."""
     odd, first = [], 0
-    leading = model.factor.shape[1] if diagonal >= 1.0 else leading_directions(model.factor, plan.taken)
+    leading = model.factor.shape[1] if diagonal >= 1.0 else leading_directions(model, plan.taken)
     for own, found in parts:
         last = first + own.shape[1]
         taken = found.coherent & calm[first:last] if calm is not None else np.zeros(last - first, dtype=bool)

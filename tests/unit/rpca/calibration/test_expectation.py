@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from dcfpca.rpca.calibration.expectation import (
     correlation_of,
     expect,
+    leading_directions,
     model_from_covariance,
     model_from_moments,
     moment_sums,
@@ -104,3 +105,10 @@ def test_a_precise_relation_of_few_samples_stays_precise() -> None:
     X = rng.normal(size=(ROWS, 1)) @ rng.normal(size=(1, 40)) + 1e-3 * rng.normal(size=(ROWS, 40))
     model = model_from_covariance(np.zeros(ROWS), X @ X.T / 40, 40, FEW)
     assert expect(model, X).deviation.max() < 5e-3
+
+
+def test_no_direction_leads_among_independent_scores_of_any_variance() -> None:
+    X = 3.0 * np.random.default_rng(9).normal(size=(ROWS, 800))
+    model = model_from_covariance(np.zeros(ROWS), X @ X.T / 800, 800, FEW)
+    assert leading_directions(model, 800) == 0
+    assert np.abs(expect(model, X).score).max() < 9.0

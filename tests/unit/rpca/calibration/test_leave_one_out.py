@@ -39,7 +39,7 @@ def test_distances_are_those_from_a_model_of_the_other_samples(factors: int) -> 
     X, few, used = drawn(30, np.random.default_rng(1), factors), np.zeros(ROWS, dtype=bool), np.ones(ROWS, dtype=bool)
     centre, covariance, n = X.mean(axis=1), np.cov(X, bias=True), X.shape[1]
     model = model_from_covariance(centre, covariance, n, few)
-    assert leading_directions(model.factor, n) == factors
+    assert leading_directions(model, n) == factors
     found = expect(model, X, np.ones(X.shape, dtype=bool))
     origin = Origin(n, np.arange(n) < n - 1, factors, shrinkage(ROWS, n))
     close, apart = distance_without(model, X, found, found, used, origin), found.distance
