@@ -102,7 +102,8 @@ def _samples(found: SiteFigures) -> str:
     if found.drawing == "profile":
         note += " Blue is what was found, grey what was expected."
     every = folded(f"everything that is flagged, {len(found.listed)} lines", entry_table(found)) if found.listed else ""
-    return section("Who stands out", paragraph(note, "note"), _SEARCH, sample_cards(found), every)
+    aside = paragraph(found.aside, "note") if found.aside else ""
+    return section("Who stands out", paragraph(note, "note"), aside, _SEARCH, sample_cards(found), every)
 
 
 def _privacy(manifest: Mapping[str, Any]) -> list[str]:

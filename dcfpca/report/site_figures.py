@@ -87,6 +87,7 @@ class SiteFigures:
     components: Components
     pictures: Pictures
     listed: Sequence[ListedEntry] = ()  # everything that is flagged; none where no null judged it
+    aside: str = ""  # which feature makes most of what is listed and therefore comes last; empty where none does
     image: tuple[int, int] | None = None  # height and width, where features are the pixels of an image
 
     @property

@@ -117,6 +117,7 @@ def measure_result(
         listed=[
             ListedEntry(one.sample, one.feature, one.observed, one.expected, one.unusual, one.story) for one in findings
         ],
+        aside=aside_sentence(findings),
         components=_components(directory, L.shape[0]),
         pictures=pictures,
         image=shape,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -68,6 +69,14 @@ def test_the_report_names_sample_measurement_found_and_expected(known: Known) ->
     assert html.index("The answer can be trusted") < html.index("Who stands out")
     assert "nothing in this file has left it" in html
     assert "<b>spring" not in html
+
+
+def test_the_feature_that_makes_most_of_all_flags_is_named_before_the_list(known: Known) -> None:
+    config, *_ = known
+    found = measure_result(config, manifest())
+    assert found.aside == ""
+    html = site_report(manifest(), replace(found, aside="30 of 31 findings are of lab c alone."), "now")
+    assert html.index("Who stands out") < html.index("30 of 31 findings are of lab c alone.") < html.index("sample 29")
 
 
 def test_an_answer_that_is_not_sound_is_read_with_care(known: Known) -> None:
