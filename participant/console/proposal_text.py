@@ -66,7 +66,9 @@ def _changes(before: dict[str, Any], now: dict[str, Any]) -> Iterator[str]:
 
 
 def _exposed(spec: RunSpec, past: Sequence[RunRow]) -> str:
-    if spec.aggregation != "secure" or not spec.participants:
+    if spec.aggregation == "plain":
+        return "every site, to the aggregator, which reads each update as it is"
+    if not spec.participants:
         return "known once the sites have enrolled; the daemon then refuses or asks"
     earlier = [PastRun(one.run_id, frozenset(one.cohort)) for one in past]
     found = exposure(earlier, frozenset(spec.participants), spec.least_cohort)

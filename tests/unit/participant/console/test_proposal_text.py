@@ -37,3 +37,11 @@ def test_a_run_like_the_last_one_says_so_and_exposes_nobody() -> None:
         "the same sites, features and settings",
         "nobody: no difference of their sums is about fewer than 3 sites",
     ]
+
+
+def test_a_plain_run_is_said_to_expose_every_site_to_the_aggregator() -> None:
+    three = ("a", "b", "c")
+    before = proposed("may", 0, three, participants=three)
+    now = proposed("june", 1, participants=three, aggregation="plain")
+    _, (_, exposed) = compared(now, [before, now])
+    assert exposed == "every site, to the aggregator, which reads each update as it is"
