@@ -10,6 +10,9 @@ LARGE_UPDATE = 20_000_000
 """Bytes of an update from which on a run says how large its messages are."""
 MEMORY_OF_UPDATE = 16
 """Peak memory of a site's round beyond its data, in updates; measured (`benchmarks.wide`)."""
+ALWAYS_ALLOWED = 1 << 28
+"""Memory of a round that no limit refuses: limits bound how much of the data is held at once, and a daemon without any
+data needs about as much."""
 MANY_SITES = 64
 KEY_BYTES, SHARE_BYTES = 1_960, 1_270
 """Of the set-up: a member's key, which every other receives twice, and what it sends to each other member."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from dcfpca.errors import listed
 from dcfpca.privacy.settings import MOST_SITES
-from dcfpca.run_size import amount, round_memory
+from dcfpca.run_size import ALWAYS_ALLOWED, amount, round_memory
 from dcfpca.secagg.differencing_check import PastRun, column_exposure, exposure
 from dcfpca.spec import features_digest
 from participant.policy import LEAST_COLUMNS, Accept, Reasons, Refuse, SiteFacts, SitePolicy
@@ -119,7 +119,7 @@ def _size_reasons(spec: RunSpec, site: SiteFacts) -> list[str]:
     """The number of features is no secret, and what a round needs follows from it."""
     if not site.memory_limit or spec.rows != site.rows or spec.width > spec.rows:
         return []
-    if (needed := round_memory(spec)) <= site.memory_limit:
+    if (needed := round_memory(spec)) <= max(site.memory_limit, ALWAYS_ALLOWED):
         return []
     return [
         f"a round over {spec.rows:,} features needs about {amount(needed)} of memory beside the data, and the site"

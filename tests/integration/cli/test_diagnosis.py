@@ -139,6 +139,10 @@ def test_our_own_expired_certificate_is_noticed_before_dialling(consortium: Cons
     assert "expired on" in str(error)
 
 
+@pytest.mark.parametrize(
+    ("greeting", "said"),
+    [(b"HTTP/1.1 400 Bad Request\r\n\r\n", "does not speak TLS"), (b"", "closed the connection during the TLS")],
+)
 def test_a_port_without_tls_is_named(consortium: Consortium, greeting: bytes, said: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
 

