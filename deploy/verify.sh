@@ -106,7 +106,7 @@ verify_federation() {
         step "all four: read-only root, user 10001, no capabilities, no new privileges" is_hardened &&
         step "secure run by the operator's container" secure_run &&
         step "restart and kill -9 of the aggregator's container in the middle of a run: it goes on" restart_resumes &&
-        step "backup taken during a run and restored elsewhere pauses that run, which then finishes" backup_is_taken_up &&
+        step "backup taken during a run and restored elsewhere: its sites bring the run forward, and it finishes" backup_is_taken_up &&
         step "SIGTERM in the middle of a run drains, exit 0" drains
 }
 

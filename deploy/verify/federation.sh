@@ -175,6 +175,8 @@ restart_resumes() {
 
 is_paused() { [ "$(operator run show "$run" --json | field status)" = paused ]; }
 
+is_decided() { is_paused || [ "$(operator run show "$run" --json | field status)" = finished ]; }
+
 backup_is_taken_up() { # taken from the serving aggregator in the middle of a run; then it is lost, and restored elsewhere
     long_run 400 && hold || return 1
     local copied=$held
@@ -182,10 +184,15 @@ backup_is_taken_up() { # taken from the serving aggregator in the middle of a ru
     release && await "the run goes on after the backup" is_past $((copied + 3)) && hold || return 1
     "${engine[@]}" kill --signal KILL "$(container aggregator)" >/dev/null
     put_elsewhere && release && start_elsewhere || return 1
-    # Its sites have answered rounds that the copy does not know, and answer none of them twice.
-    await "the run pauses, since its sites are ahead of the copy" is_paused || return 1
+    # Its sites have answered rounds that the copy does not know, and answer none of them twice. They bring the run forward;
+    # it pauses only if the site that was stopped had not heard of the last round yet.
+    await "the run is brought forward by its sites, or pauses" is_decided || return 1
     echo "copied in round $copied, lost in round $held, restored elsewhere"
-    operator run finish "$run" --reason "restored from a backup" >/dev/null && finishes "$run" 0
+    if is_paused; then
+        echo "paused: a site had not heard of round $held"
+        operator run finish "$run" --reason "restored from a backup" >/dev/null || return 1
+    fi
+    finishes "$run" 0
 }
 
 volume() { "${engine[@]}" inspect --format '{{range .Mounts}}{{if eq .Destination "/var/lib/dcfpca"}}{{.Name}}{{end}}{{end}}' "$(container "$1")"; }
