@@ -76,6 +76,13 @@ class ScaledColumns:
         return block
 
 
+def units_of(columns: Columns) -> FloatArray:
+    """Centre and scale (2 × m) of columns that are shown in units of their own."""
+    if isinstance(columns, ScaledColumns):
+        return np.stack([columns.centre, columns.scale])
+    return np.stack([np.zeros(columns.shape[0]), np.ones(columns.shape[0])])
+
+
 def blocks(columns: Columns, block_bytes: int = BLOCK_BYTES) -> list[tuple[int, int]]:
     """Cut a site's columns into ranges (start, stop) of about one width, whose float64 block has at most about
     `block_bytes`."""
@@ -86,7 +93,7 @@ def blocks(columns: Columns, block_bytes: int = BLOCK_BYTES) -> list[tuple[int, 
 
 
 def grouped(cuts: list[tuple[int, int]], columns: int) -> list[list[tuple[int, int]]]:
-    """The ranges in groups of neighbours that have at most so many columns together, or are one range."""
+    """The ranges in groups of neighbours that have at most this many columns together, or are one range."""
     each = max(1, columns // max(cuts[0][1] - cuts[0][0], 1)) if cuts else 1
     return [cuts[first : first + each] for first in range(0, len(cuts), each)]
 

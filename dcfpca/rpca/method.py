@@ -123,9 +123,9 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """`sound` is whether nothing speaks against the answer; `sentence` says what was found either way. `notes` say of
-    features what a reader should know, and do not speak against the answer. `checked` is whether the run has shown it:
-    a resample of its own fit flags no more than it says, or the split is exact and unique. `changes` are keys of the
+    """`sound` is whether there is no reason to doubt the answer; `sentence` says what was found either way. `notes` say
+    what a reader should know about features, and are no reason for doubt. `checked` is whether the run has shown it: a
+    resample of its own fit flags no more than it says, or the split is exact and unique. `changes` are keys of the
     spec, as key=value, with which a run like it would have no reason that these name."""
 
     sound: bool
@@ -188,10 +188,25 @@ class Instrument:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class ScannedBlock:
+    """What a block of columns says about its site's instruments: entries (m × n), and by feature sums over how many
+    deviations (y) they are off at which places (x, from the block's first column on)."""
+
+    entries: FloatArray
+    trend: FloatArray  # 5 × m: Σ1, Σx, Σx², Σy, Σxy
+    squares: FloatArray  # m: Σy²
+    ends: FloatArray  # 2 × m: the first and the last place
+    deviation: FloatArray  # m: of the feature, in the unit of the entries
+    centre: FloatArray | float = 0.0  # of the data, in its own unit …
+    scale: FloatArray | float = 1.0  # … and what one unit of the entries is there
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class ResultBlock:
     """The result for the site's columns start … start + L.shape[1] − 1; scores where the method has a null, findings
     where it flags by it. `usual_here` counts by feature the entries above and below what is expected that are unusual
-    for the consortium and usual at the site. The last block names the site's instruments that repeat or drift."""
+    for the consortium and usual at the site. `scanned` is what the site's instruments are judged by, which takes all
+    blocks."""
 
     start: int
     L: FloatArray
@@ -199,7 +214,7 @@ class ResultBlock:
     V: FloatArray
     scores: ColumnScores | None = None
     findings: Findings | None = None
-    instruments: tuple[Instrument, ...] = ()
+    scanned: ScannedBlock | None = None
     usual_here: FloatArray | None = None  # m × 2
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dcfpca.rpca.column_blocks import blocks
-from dcfpca.rpca.method import Consensus, FloatArray, Instrument, Layout, ResultBlock, TensorMessage, Total
+from dcfpca.rpca.method import Consensus, FloatArray, Layout, ResultBlock, TensorMessage, Total
 from dcfpca.rpca.round_limits import BEFORE_UNITS, DEVIATION_DIGITS, MEDIAN_DIGITS, WHOLE
 from dcfpca.rpca.small_cells import merge_cells
 from dcfpca.rpca.stage import Stage, StageAround, View
@@ -28,6 +28,7 @@ from dcfpca.rpca.thresholds import NORMAL_MEDIAN
 MEDIAN, DEVIATION = "median", "deviation"
 ENTRIES = "entries"  # the key of each feature's number of entries in a consensus' memory
 
+RESOLUTION = 4e-9  # of a centre, which 28 binary digits tell
 FEW_BITS, MANY_BITS = 6, 10  # per round; few where many features would make the counts large
 LEAST_FOUND = 18  # bits: sign, exponent, and enough of the mantissa for small whole numbers
 NARROW = 1.0 / 20.0  # of a feature's entries: an interval with fewer is as good as its median
@@ -70,7 +71,7 @@ def refine(counts: FloatArray, prefix: FloatArray) -> tuple[FloatArray, bool]:
     """The prefix with one more digit, the interval in which half of all entries is reached; and whether every feature's
     interval is narrow enough.
 
-    Counts outside the prefix are taken anew each round, so that a site that drops out moves the median, as it should,
+    Counts outside the prefix are taken again each round, so that a site that drops out moves the median, as it should,
     and does not break the count. Where no site has enough entries for a cell within the prefix, the median is known as
     well as it may be: its further digits are those of the middle.
     """
@@ -139,7 +140,7 @@ class MedianSearch(Stage):
         found, then = value_of_prefix(prefix, self.bits * digit, self._signed), self.then[-1]
         if self.name == MEDIAN:
             return replace(after, stage=then, broadcast=_state(np.zeros_like(prefix), found, 0))
-        units = centre, scale_from_mad(found)
+        units = centre, scale_from_mad(found, centre)
         if self._auto and share_unit_and_level(centre, found):
             units = centre, -units[1]  # announced, so that sites can compare theirs, and not applied
         return replace(after, stage=then, broadcast=TensorMessage(np.zeros((0, 0)), np.concatenate(units)))
@@ -149,7 +150,7 @@ class MedianSearch(Stage):
         (digits, centre), number = announced.broadcast.tensor.T, float(announced.broadcast.scalars[0])
         bins = 1 << self.bits
         if number not in range(self.most):
-            return "the number of a median's digits is none that it can have"
+            return "a median has an impossible number of digits"
         whole = np.array_equal(digits, np.rint(digits)) and ((digits >= 0) & (digits < bins**number)).all()
         if not whole:
             return "the digits of a median are not whole numbers of the round's length"
@@ -234,8 +235,8 @@ class InUnits(StageAround):
             S.data *= scale[S.indices]
             if found is not None:
                 found = replace(found, expected=found.expected * scale[S.indices] + centre[S.indices])
-            own = tuple(_in_data_units(one, centre, scale) for one in block.instruments)
-            yield replace(block, L=L, S=S, findings=found, instruments=own)
+            scanned = block.scanned and replace(block.scanned, centre=centre, scale=scale)
+            yield replace(block, L=L, S=S, findings=found, scanned=scanned)
 
     def model(self, consensus: Consensus) -> dict[str, FloatArray]:
         """The inner stage's model, in scaled units, with the centre and scale by which L = centre + scale · (U Vᵀ)."""
@@ -255,9 +256,9 @@ def in_robust_units(method: Method, *, auto: bool = False) -> Method:
 def share_unit_and_level(median: FloatArray, deviation: FloatArray) -> bool:
     """Whether all features vary about zero, and by like amounts. Then they are left as they are: dividing them by their
     scales would weigh features that hardly vary as much as others, and centring exact data can raise its rank by one.
-    Features of mostly one value say nothing of it."""
-    varies = deviation > 0.0
-    scale = scale_from_mad(deviation[varies])
+    Features that are mostly one value do not count."""
+    varies = varies_about(median, deviation)
+    scale = scale_from_mad(deviation[varies], median[varies])
     if not varies.any() or (np.abs(median[varies]) > SAME_LEVEL * scale).any():
         return False
     low, high = np.quantile(scale, [0.1, 0.9])
@@ -282,15 +283,15 @@ def found_units(broadcast: TensorMessage, rows: int) -> tuple[FloatArray, FloatA
     return centre, -scale if (scale < 0.0).all() else scale
 
 
-def _in_data_units(found: Instrument, centre: FloatArray, scale: FloatArray) -> Instrument:
-    """A value that repeats has a place, a drift only a size."""
-    amount = found.amount * float(scale[found.feature])
-    return replace(found, amount=amount + float(centre[found.feature]) if found.kind == "stuck" else amount)
-
-
-def scale_from_mad(deviation: FloatArray) -> FloatArray:
+def scale_from_mad(deviation: FloatArray, centre: FloatArray) -> FloatArray:
     """The deviation that corresponds to a MAD; 1 for a feature of which more than half the entries are equal."""
-    return np.where(deviation > 0.0, NORMAL_MEDIAN * deviation, 1.0)
+    return np.where(varies_about(centre, deviation), NORMAL_MEDIAN * deviation, 1.0)
+
+
+def varies_about(centre: FloatArray, deviation: FloatArray) -> NDArray[np.bool_]:
+    """Which features have a MAD of more than the digits that centres are found by: half of a coin's entries lie next to
+    its centre, and on it but for those."""
+    return np.asarray(deviation > RESOLUTION * np.abs(centre))
 
 
 def _state(prefix: FloatArray, centre: FloatArray, digit: int) -> TensorMessage:

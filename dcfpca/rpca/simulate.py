@@ -10,6 +10,7 @@ from scipy import sparse
 
 from dcfpca.errors import BadMessage
 from dcfpca.privacy.discrete_gaussian import Entropy
+from dcfpca.rpca.calibration.instruments import InstrumentScan
 from dcfpca.rpca.column_blocks import check_entries
 from dcfpca.rpca.kernels.order_independent_sum import OrderIndependentSum
 from dcfpca.rpca.method import (
@@ -102,17 +103,19 @@ def exchange(method: Method, consensus: Consensus, sites: Sequence[Site]) -> Tot
 def collect(site: Site, final: Consensus) -> SiteResult:
     """A site's result under this consensus, put together from its blocks."""
     parts = list(site.finish(final))
+    scan = InstrumentScan(len(parts[0].L))
+    for part in parts:
+        scan.add(part.start, part.scanned)
+    certificate, p_values, instruments = site.certificate(), _p_values(parts), scan.found()
     if len(parts) == 1:
-        return SiteResult(
-            parts[0].L, parts[0].S, parts[0].V, site.certificate(), _p_values(parts), parts[0].instruments
-        )
+        return SiteResult(parts[0].L, parts[0].S, parts[0].V, certificate, p_values, instruments)
     return SiteResult(
         L=np.concatenate([part.L for part in parts], axis=1),
         S=sparse.csc_array(sparse.hstack([part.S for part in parts], format="csc")),
         V=np.concatenate([part.V for part in parts], axis=0),
-        certificate=site.certificate(),
-        p_values=_p_values(parts),
-        instruments=tuple(one for part in parts for one in part.instruments),
+        certificate=certificate,
+        p_values=p_values,
+        instruments=instruments,
     )
 
 

@@ -15,6 +15,8 @@ import scipy
 
 from dcfpca.rpca.method import FloatArray
 
+CERTAIN, CERTAIN_OF_FEW = 12.0, 60.0  # deviations and entries from a quantile: e⁻⁷⁰ is left of chance beyond
+
 
 def merge_cells(counts: FloatArray, least: int) -> FloatArray:
     """Whole counts of lines (rows × cells) after merging. A line with fewer than `least` entries in all has them in its
@@ -26,7 +28,9 @@ def merge_cells(counts: FloatArray, least: int) -> FloatArray:
     stop = upto[line, end]
     same = np.concatenate([[False], line[1:] == line[:-1]])
     begin = np.where(same, np.concatenate([[0.0], stop[:-1]]), 0.0)
-    place = np.argmax(upto[line] >= 0.5 * (begin + stop)[:, None], axis=1)
+    # One search finds all middles: each line follows the one before. Whole numbers and their halves are exact.
+    before = (upto[:, -1].max(initial=0.0) + 1.0) * np.arange(rows)
+    place = np.searchsorted((upto + before[:, None]).ravel(), 0.5 * (begin + stop) + before[line]) - cells * line
     place = np.where(upto[line, -1] < least, cells // 2, place)
     merged = np.zeros((rows, cells))
     merged[line, place] = stop - begin
@@ -65,7 +69,7 @@ def at_least(count: float, least: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Merging:
-    """How summed counts were merged: of so many entries at each of so many sites, to at least so many."""
+    """How summed counts were merged: the entries at each site, the number of sites, and the least count of a cell."""
 
     entries: float
     sites: int
@@ -73,7 +77,7 @@ class Merging:
 
     @property
     def hidden(self) -> int:
-        """At most so many entries lie further off, on a side, than the sums say."""
+        """The most entries that lie further off, on one side, than the sums say."""
         return (self.least - 1) * self.sites
 
     def levels(self, levels: FloatArray) -> FloatArray:
@@ -86,6 +90,10 @@ class Merging:
         if self.least == 1:
             return levels
         groups = max(int(self.entries // self.least), 1)
-        middle = (np.arange(groups) + 0.5) * self.entries / groups + 0.5
+        # A middle that lies further from the quantile than chance moves either is below it or not, for certain.
+        reach = CERTAIN * np.sqrt(self.entries * levels * (1.0 - levels)) + CERTAIN_OF_FEW
+        first = np.clip((self.entries * levels - reach) * groups / self.entries, 0.0, groups).astype(np.intp)
+        group = first[:, None] + np.arange(min(groups, int(2.0 * reach.max() * groups / self.entries) + 2))
+        middle = np.minimum((group + 0.5) * self.entries / groups + 0.5, self.entries + 0.5)
         below = scipy.special.betainc(middle, self.entries + 1.0 - middle, levels[:, None])
-        return np.asarray(below.mean(axis=1))
+        return np.asarray((first + np.where(group < groups, below, 0.0).sum(axis=1)) / groups)

@@ -115,15 +115,15 @@ class Stage(ABC):
     def merged(self, exact: TensorMessage, asked: Consensus, least: int) -> TensorMessage:
         """What leaves the site of an exact answer: counts of fewer than `least` merged into their neighbours."""
 
-    def columns_of(self, asked: Consensus) -> float:
+    def all_columns(self, asked: Consensus) -> float:
         """The columns of all sites together, where the broadcast tells them; else 0."""
         return 0.0
 
     def weighted(self, update: TensorMessage, weight: float) -> TensorMessage:
         """The update with this weight of the site's columns in the sums that refine U; most updates have none.
 
-        Nor have those of a fit: its singular values are those of what sites hold, and of a site of 80 of 90 columns
-        exact answers were lost. The refinement begins at its U, and gives each site its weight.
+        Updates of a fit have none either: its singular values are those of what the sites hold, and with a site of 80
+        of 90 columns exact answers were lost. The refinement begins at its U, and gives each site its weight.
         """
         return update
 
@@ -136,7 +136,7 @@ class Stage(ABC):
 
     @abstractmethod
     def plausible(self, announced: Consensus, before: Consensus | None, precision: int) -> str:
-        """Why this broadcast cannot be true where sums have so many bits; empty when nothing speaks against it.
+        """Why this broadcast cannot be true where sums have this many bits; empty if it is plausible.
 
         `before` is the last consensus that the site answered. Nothing is judged by the site's own data: whoever may
         announce again after a refusal would find out about it.
@@ -181,16 +181,16 @@ class QuietStage(Stage):
         super().__init__(name, down=Layout(0, 0), up=up, then=(then,))
 
     def plausible(self, announced: Consensus, before: Consensus | None, precision: int) -> str:
-        """Nothing speaks against nothing."""
+        """An empty broadcast is always plausible."""
         return ""
 
     def difference(self, expected: Consensus, announced: TensorMessage) -> float:
-        """Nothing differs from nothing."""
+        """Two empty broadcasts do not differ."""
         return 0.0
 
 
 class StageAround(Stage):
-    """A stage around another, which it is but for what it overrides."""
+    """A stage that wraps another, and passes on whatever it does not override."""
 
     def __init__(self, inner: Stage, *, down: Layout | None = None, then: Sequence[str] = ()) -> None:
         super().__init__(inner.name, down=down or inner.down, up=inner.up, then=(*inner.then, *then))
@@ -216,9 +216,9 @@ class StageAround(Stage):
         """The inner stage's."""
         return self.inner.merged(exact, asked, least)
 
-    def columns_of(self, asked: Consensus) -> float:
+    def all_columns(self, asked: Consensus) -> float:
         """The inner stage's."""
-        return self.inner.columns_of(asked)
+        return self.inner.all_columns(asked)
 
     def weighted(self, update: TensorMessage, weight: float) -> TensorMessage:
         """The inner stage's."""

@@ -17,7 +17,7 @@ import numpy as np
 from dcfpca.rpca.method import FloatArray
 
 TOLERANCE = 1e-6
-"""Of a figure's own size: above what a step on the same numbers rounds, and below what would steer anything."""
+"""Relative to a figure's size: above what a step on the same numbers rounds, and below what would steer anything."""
 ORTHONORMAL = 1e-8
 """The largest entry of UᵀU − I over the directions that enter L."""
 ROUNDING = 16.0 * np.finfo(np.float64).eps
@@ -26,7 +26,7 @@ VANISHING = 1e-100
 """Of the strongest direction: one that is weaker says nothing."""
 APART = float("inf")
 SAME_COUNT = {64: 1e-6, 32: 1e-2}
-"""Relative difference of the number of columns from round to round: a sum of shares in fixed point of so many bits."""
+"""Relative difference of the number of columns from round to round: a sum of shares in fixed point is so precise."""
 JUMP = 1e3
 """Scales, thresholds and factors grow by no more than this, times √rows, from one round to the next."""
 
@@ -105,13 +105,13 @@ SLACK = 1e-6
 def broken_count(counts: FloatArray, rounding: float, most: FloatArray | float = np.inf, what: str = "a count") -> str:
     """Counts are whole, not negative, and not above `most`."""
     if not np.isfinite(counts).all():
-        return f"{what} is no number"
+        return f"{what} is not a number"
     slack = rounding + SLACK * np.maximum(np.abs(counts), 1.0)
     if (counts < -slack).any():
         return f"{what} is negative"
     if (counts > most + slack).any():
         return f"{what} is larger than it can be"
-    return f"{what} is no whole number" if (np.abs(counts - np.rint(counts)) > slack).any() else ""
+    return f"{what} is not a whole number" if (np.abs(counts - np.rint(counts)) > slack).any() else ""
 
 
 def unequal(one: FloatArray | float, other: FloatArray | float, rounding: float) -> bool:
@@ -137,7 +137,7 @@ def indefinite(gram: FloatArray, rounding: float) -> bool:
 
 
 def implausible_columns(announced: float, before: float | None, precision: int) -> str:
-    """Why sites cannot have so many columns, now or after the round before."""
+    """Why sites cannot have this number of columns, by itself or after that of the round before."""
     apart = SAME_COUNT[precision]
     if announced < 1.0 - apart:
         return "the announced number of columns is below one"

@@ -105,7 +105,7 @@ class Method:
         return self.stage(consensus.stage).conserved(consensus, total)
 
     def plausible(self, announced: Consensus, before: Consensus | None, precision: int) -> str:
-        """Why this broadcast cannot be true; empty when nothing speaks against it. See `Stage.plausible`."""
+        """Why this broadcast cannot be true; empty if it is plausible. See `Stage.plausible`."""
         message = announced.broadcast
         if not (np.isfinite(message.tensor).all() and np.isfinite(message.scalars).all()):
             return "the consensus has numbers that are not finite"
@@ -134,8 +134,8 @@ class Method:
         return APART if np.isnan(apart) else apart
 
     def keyed(self, key: bytes) -> Method:
-        """The method as a site with this key carries it out: with another one than the spec's seed, which nobody else
-        knows, it draws the entries that it hides. Whoever could tell them from a record that he knows would find the
+        """The method as a site with this key carries it out: it draws the entries that it hides with this key, which
+        nobody else knows, and not with the spec's seed. Whoever could derive them from a known record would find that
         record in the counts of what is shown; see docs/threat-model.md."""
         if self.hiding is None or not key:
             return self
@@ -167,7 +167,7 @@ class Method:
         of its columns than they may count for."""
         stage = self.stage(asked.stage)
         sent = exact if self.min_cell == 1 else stage.merged(exact, asked, self.min_cell)
-        weight = column_weight(columns, stage.columns_of(asked), self.max_share)
+        weight = column_weight(columns, stage.all_columns(asked), self.max_share)
         return sent if weight == 1.0 else stage.weighted(sent, weight)
 
     def model(self, consensus: Consensus) -> dict[str, FloatArray]:

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dcfpca.errors import Unreachable
+from dcfpca.freed_memory import keep_freed_memory
 from dcfpca.logs import log
 from dcfpca.rpca.column_blocks import block_width
 from dcfpca.rpca.method import Columns, Consensus, FloatArray, ResultBlock, TensorMessage
@@ -205,6 +206,7 @@ def _is_alive(future: Any) -> bool:
 
 def load(shard: Shard) -> FloatArray:
     """On a worker: read the shard's columns from the data source."""
+    keep_freed_memory()  # Dask has its workers return every freed array, and get the pages of the next one by one
     block = read_samples(read_matrix(shard.table).columns, shard.samples, shard.start, shard.stop)
     return np.array(take_rows(block, shard.rows), order="F")
 

@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dcfpca.atomic_files import make_directories
+from dcfpca.freed_memory import return_freed_memory
 from dcfpca.logs import log
 from dcfpca.rpca.column_blocks import ArrayColumns, ColumnRange
 from dcfpca.rpca.method import Columns, Consensus, FloatArray, ResultBlock, TensorMessage
@@ -73,7 +74,11 @@ class PartStates:
         if place >= len(self._slots):
             return {}
         self._file.flush()
-        return {name: self._read(slot) for name, slot in self._slots[place].items()}
+        shared = self._slots[0]
+        return {
+            name: self._first[name] if slot is shared.get(name) else self._read(slot)
+            for name, slot in self._slots[place].items()
+        }
 
     def mapped(self) -> dict[str, NDArray[np.generic]]:
         """All arrays as "part.name", memory-mapped; an array that a part shares with the first one is left out."""
@@ -173,6 +178,7 @@ class PartitionedSite:
         total = added(self._kept(after, self._over_parts(partial(self._step, task))))
         self._states.close()
         self._states = after
+        return_freed_memory()  # of each thread's heap, which later work of other threads cannot use
         return total
 
     def snapshot(self) -> dict[str, NDArray[np.generic]]:
@@ -202,6 +208,8 @@ class PartitionedSite:
             figures.append((stop - start, certificate))
             yield from (replace(block, start=block.start + start) for block in blocks)
         self._certificate = combined(figures)
+        if not self._held:
+            return_freed_memory()
 
     def certificate(self) -> dict[str, float]:
         """Figures of the last `finish`, over all parts."""

@@ -2,7 +2,7 @@
 for missing, the value of the sample before, or digits transposed. Pure.
 
 Each story says which value was meant. How likely it makes what was found is how likely the model holds that value, and
-for a code or a copy how likely it is to meet that very number. The stories compete with each other and with "none of
+for a code or a copy how likely it is to meet exactly that number. The stories compete with each other and with "none of
 these"; one is told only if it is more likely than all others together by far, and its value is ordinary.
 """
 
@@ -16,23 +16,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from dcfpca.rpca.method import Columns, FloatArray
+from dcfpca.rpca.own_view.slips import SHIFTS, UNITS
 from participant.data.facts import CODES
 from participant.findings.written_numbers import WrittenFeature, feature_of, transposed
 
 DECIMAL, UNIT, SIGN, SWAPPED, CODE, COPIED, DIGITS = "decimal", "unit", "sign", "swapped", "code", "copied", "digits"
 KINDS = (DECIMAL, UNIT, SIGN, SWAPPED, CODE, COPIED, DIGITS)
-SHIFTS = {10.0: "ten times too large", 0.1: "ten times too small", 100.0: "a hundred times too large",
-          0.01: "a hundred times too small"}  # fmt: skip
-UNITS = {
-    "in lb instead of kg": (2.20462, 0.0), "in kg instead of lb": (1 / 2.20462, 0.0),
-    "in cm instead of in": (2.54, 0.0), "in in instead of cm": (1 / 2.54, 0.0),
-    "in °F instead of °C": (1.8, 32.0), "in °C instead of °F": (1 / 1.8, -32.0 / 1.8),
-    "in mg/dL instead of mmol/L, as of glucose": (18.016, 0.0),
-    "in mmol/L instead of mg/dL, as of glucose": (1 / 18.016, 0.0),
-    "in mg/dL instead of mmol/L, as of cholesterol": (38.67, 0.0),
-    "in mmol/L instead of mg/dL, as of cholesterol": (1 / 38.67, 0.0),
-}  # fmt: skip
-"""Found = factor · meant + offset."""
 UNIT_NAMES = {
     "kg": re.compile(r"weight|(?<![a-z])(mass|wt|kg|lbs?(?![a-z]))", re.I),
     "cm": re.compile(r"height|length|waist|girth|circumf|(?<![a-z])(cm|inch)(?![a-z])", re.I),
@@ -44,14 +33,15 @@ UNIT_NAMES = {
 ORDINARY = 2.5
 """|z| of a value that needs no story."""
 NONE_OF_THESE = 0.5
-"""How likely a flagged entry has no such story, before anything is known of it."""
+"""How likely a flagged entry has no such story, before anything is known of it or of others."""
 SURE = 0.8
 MOST_EXPLAINED = 400
-"""Entries, the furthest off first: each is judged anew with some twenty values, and the whole sample with it. Above
+"""Entries, the furthest off first: each is judged again with some twenty values, and the whole sample with it. Above
 1,747 features fewer are, as many as take half a minute."""
 NAMED, OTHERWISE_NAMED = 4.0, 0.01
 """How likely a unit is beside other kinds of error in a feature that is called so, and in one called otherwise."""
 _PARTNERS = 6
+_STEPS, _KNOWN = 20, 60.0  # of the estimation of shares; flagged entries that those of before count as
 MOST_SAMPLED = 4096  # of the first samples, by which a feature is known
 _TRIALS, _BATCH, _MOST_JUDGED = 24, 1 << 18, 1 << 24
 """Trials of an entry, about; entries of trials that are judged at once, and in all."""
@@ -102,11 +92,46 @@ def explain(
     odd = {(one.row, one.column) for one in flagged}
     explainer = _Explainer(columns, judge, names, _Features(columns, deviation, flagged), odd)
     found, at_once = list[Cause | None]([None] * len(flagged)), max(_BATCH // (_TRIALS * rows), 1)
-    for start in range(0, len(chosen), at_once):
-        places = chosen[start : start + at_once]
-        for place, cause in zip(places, explainer.explain([flagged[k] for k in places]), strict=True):
-            found[place] = cause
+    batches = (chosen[start : start + at_once] for start in range(0, len(chosen), at_once))
+    judged = [one for places in batches for one in explainer.judged([flagged[k] for k in places])]
+    shares = kind_shares(judged)
+    for place, one in zip(chosen, judged, strict=True):
+        found[place] = one.told(shares)
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """How likely each story, by KINDS, makes a flagged entry, and whether what it says was meant is ordinary; and how
+    likely no story does."""
+
+    none: float
+    stories: tuple[tuple[float, Cause, bool], ...]
+
+    def by_kind(self) -> FloatArray:
+        """How likely the stories of each kind make it together, and last how likely none does."""
+        sums = dict.fromkeys(KINDS, 0.0)
+        for mass, cause, _ in self.stories:
+            sums[cause.kind] += mass
+        return np.array([*sums.values(), self.none])
+
+    def told(self, shares: FloatArray) -> Cause | None:
+        """The story that is likely enough, if kinds and none have these shares."""
+        weighed = [(mass * float(shares[KINDS.index(cause.kind)]), cause, usual) for mass, cause, usual in self.stories]
+        total = float(shares[-1]) * self.none + sum(mass for mass, _, _ in weighed)
+        return _told(sorted(weighed, key=lambda one: -one[0]), SURE * total)
+
+
+def kind_shares(judged: Sequence[Judged]) -> FloatArray:
+    """How often flagged entries have a story of each kind, and last how often none, as these entries say: who misplaces
+    one decimal point misplaces others, too."""
+    usual = np.append(np.full(len(KINDS), (1.0 - NONE_OF_THESE) / len(KINDS)), NONE_OF_THESE)
+    masses, shares = np.array([one.by_kind() for one in judged]).reshape(-1, len(usual)), usual
+    for _ in range(_STEPS):
+        weighed = shares * masses
+        likely = weighed / np.maximum(weighed.sum(axis=1, keepdims=True), np.finfo(np.float64).tiny)
+        shares = (likely.sum(axis=0) + _KNOWN * usual) / (len(masses) + _KNOWN)
+    return np.asarray(shares)
 
 
 class _Features:
@@ -135,7 +160,7 @@ class _Explainer:
     features: _Features
     odd: set[tuple[int, int]]
 
-    def explain(self, entries: Sequence[Flagged]) -> Iterator[Cause | None]:
+    def judged(self, entries: Sequence[Flagged]) -> Iterator[Judged]:
         """The stories of some entries, judged together."""
         samples = {one.column: self._sample(one.column) for one in entries}
         before = dict(zip(samples, self.judge(np.column_stack(list(samples.values()))).T, strict=True))
@@ -149,7 +174,7 @@ class _Explainer:
         after = iter(self.judge(np.column_stack(trials)).T if trials else ())
         for one, stories in zip(entries, told, strict=True):
             judged = [(story, next(after) if story.values else None) for story in stories]
-            yield self._likeliest(one, float(samples[one.column][one.row]), judged, before[one.column])
+            yield self._weighed(one, float(samples[one.column][one.row]), judged, before[one.column])
 
     def _sample(self, column: int) -> FloatArray:
         return np.asarray(self.columns.read(column, column + 1)[:, 0], dtype=np.float64)
@@ -171,20 +196,18 @@ class _Explainer:
             cause = Cause(SWAPPED, f"swapped with {self.names[other]}", there)
             yield _Story(cause, math.log(digits / len(partners)), {row: there, other: x})
 
-    def _likeliest(
+    def _weighed(
         self, one: Flagged, x: float, judged: Sequence[tuple[_Story, FloatArray | None]], before: FloatArray
-    ) -> Cause | None:
+    ) -> Judged:
         own = self.features[one.row]
         off = abs(x - one.expected) / own.deviation
         # A value that is merely extreme lies anywhere, and is written as the others of its feature are.
         anywhere = own.mass(x) / (20.0 * max(off, 1.0))
-        total = NONE_OF_THESE * max(anywhere, own.share(x))
-        masses = list[tuple[float, Cause, bool]]()
+        stories = list[tuple[float, Cause, bool]]()
         for story, after in judged:
-            mass = (1.0 - NONE_OF_THESE) / len(KINDS) * math.exp(self._log_mass(one, story, after, before))
-            total += mass
-            masses.append((mass, story.cause, after is None or all(abs(after[k]) <= ORDINARY for k in story.values)))
-        return _told(sorted(masses, key=lambda one: -one[0]), SURE * total)
+            usual = after is None or all(abs(after[k]) <= ORDINARY for k in story.values)
+            stories.append((math.exp(self._log_mass(one, story, after, before)), story.cause, usual))
+        return Judged(max(anywhere, own.share(x)), tuple(stories))
 
     def _log_mass(self, one: Flagged, story: _Story, after: FloatArray | None, before: FloatArray) -> float:
         """How likely the story makes what was found, beside what other stories say of the sample's other entries."""

@@ -105,10 +105,9 @@ def aside_sentence(findings: Sequence[Finding]) -> str:
     apart = [one.feature for one in findings if one.aside]
     if not apart:
         return ""
-    share = (
-        f"{len(apart)} of {len(findings)} findings are of {apart[0]} alone: its values are spiky, or noted otherwise"
-    )
-    return f'{share} than elsewhere. They come last; exclude = ["{apart[0]}"] in [data] leaves it out of the next run.'
+    share = f"{len(apart)} of {len(findings)} findings are of {apart[0]} alone"
+    out = f'exclude = ["{apart[0]}"] in [data] leaves it out of the next run'
+    return f"{share}: its values are spiky, or recorded differently than elsewhere. They come last; {out}."
 
 
 def _entries(folder: Path) -> Iterator[Finding]:

@@ -37,7 +37,7 @@ class WrittenFeature:
         return LONG
 
     def mass(self, value: float) -> float:
-        """The share of a deviation that this very value stands for: small if it has digits as few others have."""
+        """The share of a deviation that this value stands for: small if it has digits as few others have."""
         places = decimals(value)
         usual = (self.decimals[places] + 0.5) / (self.total + 1.0)
         return min(usual * 10.0**-places / self.deviation, 1.0)
@@ -53,7 +53,7 @@ class WrittenFeature:
         return min(CONVERTED_SO * width / self.deviation, 1.0)
 
     def share(self, value: float) -> float:
-        """Of its entries that have this very value."""
+        """The share of its entries that have exactly this value."""
         return self.counts[value] / max(self.total, 1)
 
 

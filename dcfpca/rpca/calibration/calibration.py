@@ -15,7 +15,7 @@ from dcfpca.rpca.round_limits import WHOLE
 from dcfpca.rpca.stage_checks import APART, of_figures, worst
 
 TAIL_RANKS = (5, 10, 20, 50, 100)
-"""How many entries of a feature lie further off than the sizes that are told; fewer than 5 might point at persons."""
+"""How many entries of a feature lie further off than the sizes that are stated; fewer than 5 might identify persons."""
 FIGURES = ("freedom", "unit", "wrong", "cut", "ordinary")
 VECTORS = ("reach", "few", "mean", "own", "above", "below", "entries")
 ONE_VALUE, TWO_VALUES = 0.7, 0.9  # of a feature's entries: features of few values
@@ -63,7 +63,7 @@ class Calibration:
 
     @property
     def of_few_values(self) -> NDArray[np.bool_]:
-        """Which features are."""
+        """Which features have few values."""
         return self.few > 0.0
 
     @property
@@ -72,7 +72,7 @@ class Calibration:
         return ScoreModel(self.mean, self.factor, self.own, self.of_few_values)
 
     def rank_of(self, sizes: FloatArray) -> FloatArray:
-        """At most so many entries of the feature (m × n sizes) are further off, by TAIL_RANKS; NaN: more than those."""
+        """The most entries of the feature that lie beyond these sizes (m × n), in steps of TAIL_RANKS; NaN: more."""
         rank = np.full(sizes.shape, np.nan)
         for number, size in zip(reversed(TAIL_RANKS), self.tails.T[::-1], strict=True):
             rank = np.where(sizes >= size[:, None], number, rank)
@@ -107,12 +107,12 @@ def calibration_width(rows: int) -> int:
 
 
 def implausible(announced: Calibration) -> str:
-    """Why no run can have this calibration; empty when nothing speaks against it."""
+    """Why no run can have this calibration; empty if it is plausible."""
     if (np.diff(announced.knots, axis=1) < 0.0).any():
         return "a feature's quantiles fall"
     if (announced.own < 0.0).any() or (announced.above < 0.0).any() or (announced.below < 0.0).any():
         return "a feature's variance or unit is negative"
-    return "" if 0.0 <= announced.wrong < 1.0 and announced.cut >= 0.0 else "the null is of no possible form"
+    return "" if 0.0 <= announced.wrong < 1.0 and announced.cut >= 0.0 else "the null has an impossible form"
 
 
 def calibrations_apart(one: Calibration | None, other: Calibration | None) -> float:

@@ -1,6 +1,6 @@
 """Stage `check`, after the null: whether ordinary entries are flagged, and who carries what.
 
-Sites form their own views and draw samples anew from them, to count what is flagged of their ordinary entries.
+Sites form their own views and draw new samples from them, to count how many of their ordinary entries are flagged.
 """
 
 from __future__ import annotations
@@ -13,11 +13,13 @@ from numpy.typing import NDArray
 
 from dcfpca.rpca.calibration.calibration import Calibration
 from dcfpca.rpca.calibration.empirical_null import SIZE_BINS, units_by_side
+from dcfpca.rpca.column_blocks import blocks, units_of
 from dcfpca.rpca.method import Consensus, FloatArray, Kind, Layout, Outcome, TensorMessage, Total
 from dcfpca.rpca.own_view.carriers import FAILS, carried, error_ratio
 from dcfpca.rpca.own_view.own_view import kept_arrays, kept_view, own_plan, sample_of
+from dcfpca.rpca.own_view.slips import Slips, kept_slips, slip_shares
 from dcfpca.rpca.refinement.closing_plan import CHECK, VERDICT, ClosingPlan, local_rate
-from dcfpca.rpca.refinement.closing_stage import CARRIERS, COUNTERS, WANTED, ClosingStage, hidden_columns, results
+from dcfpca.rpca.refinement.closing_stage import CARRIERS, COUNTERS, WANTED, ClosingStage, hidden_columns
 from dcfpca.rpca.refinement.hidden_entries import HiddenColumns
 from dcfpca.rpca.refinement.noise_scale import count_sizes
 from dcfpca.rpca.refinement.null import furthest_usual
@@ -36,8 +38,8 @@ Places = NDArray[np.intp]
 
 
 class Check(ClosingStage):
-    """The last round of a run whose entries are judged by their whole covariance: sites form their own views, draw
-    samples anew from them, and say which directions they carry and whether the shared model serves them."""
+    """The last round of a run whose entries are judged by their whole covariance: sites form their own views, draw new
+    samples from them, and say which directions they carry and whether the shared model serves them."""
 
     def __init__(self, fit: Stage, width: int, bound: int | None, rate: float, min_carriers: int) -> None:
         sums = SUMS + width * (width + 1) // 2
@@ -48,31 +50,39 @@ class Check(ClosingStage):
         """How many entries are flagged of samples drawn from the own fit, how many were drawn and how many are flagged,
         per own entry; and what the site adds to the vote and to the directions' carriers."""
         plan = ClosingPlan.of(asked.broadcast)
-        arrays, votes = self._own_view(hidden_columns(site), plan)
-        return self._update(plan, CheckPart(asked, arrays)(site), votes)
+        arrays, anew, votes = self._own_view(hidden_columns(site), plan)
+        return self._update(plan, anew, CheckPart(asked, arrays)(site), votes)
 
     def combine(self, partition: Partition, asked: Consensus) -> TensorMessage:
-        """The own view is of the whole site, and its parts draw from it."""
+        """The own view and what is drawn from it are of the whole site; its parts count their entries."""
         plan = ClosingPlan.of(asked.broadcast)
         assert isinstance(partition.columns, HiddenColumns)  # a method with closing stages hides entries
-        arrays, votes = self._own_view(partition.columns, plan)
-        return self._update(plan, partition.total(CheckPart(asked, arrays)), votes)
+        arrays, anew, votes = self._own_view(partition.columns, plan)
+        return self._update(plan, anew, partition.total(CheckPart(asked, arrays)), votes)
 
     def merged(self, exact: TensorMessage, asked: Consensus, least: int) -> TensorMessage:
-        """What is counted of samples drawn anew is nobody's; of so few flagged entries none are told."""
+        """Drawn samples belong to nobody; a count of fewer than `least` flagged entries is sent as zero."""
         plan, scalars = ClosingPlan.of(asked.broadcast), exact.scalars.copy()
         scalars[FLAGGED] *= scalars[FLAGGED] * plan.columns * plan.U.shape[0] >= least - 0.5
         return replace(exact, scalars=scalars)
 
-    def _own_view(self, hidden: HiddenColumns, plan: ClosingPlan) -> tuple[dict[str, NDArray[np.generic]], FloatArray]:
-        """What the site keeps of its own view, and its vote and projector."""
+    def _own_view(
+        self, hidden: HiddenColumns, plan: ClosingPlan
+    ) -> tuple[dict[str, NDArray[np.generic]], float, FloatArray]:
+        """What the site keeps of its own view, the entries flagged of drawn samples, and its vote and projector."""
         M, unknown = sample_of(hidden)
         ratio, projector = error_ratio(plan, M, unknown), carried(plan, M)
-        arrays = kept_arrays(own_plan(plan, M, self._local), ratio)
-        return arrays, np.append(float(ratio > FAILS), projector[np.triu_indices(self.width)])
+        mine = own_plan(plan, M, self._local)
+        assert mine.calibration is not None
+        units = units_of(hidden.columns)
+        slips = slip_shares(mine.calibration, mine.columns, M, expect_entries(mine, M, M), units, self._local)
+        anew = flagged_anew(plan, mine, slips, M, np.random.default_rng([hidden.seed, 0]))
+        votes = np.append(float(ratio > FAILS), projector[np.triu_indices(self.width)])
+        return kept_arrays(mine, ratio) | slips.arrays(), anew * hidden.shape[1] / M.shape[1], votes
 
-    def _update(self, plan: ClosingPlan, drawn: FloatArray, votes: FloatArray) -> TensorMessage:
-        return TensorMessage(np.zeros((0, 0)), np.concatenate([drawn / plan.columns / plan.U.shape[0], votes]))
+    def _update(self, plan: ClosingPlan, anew: float, counted: FloatArray, votes: FloatArray) -> TensorMessage:
+        shares = np.append(anew, counted) / plan.columns / plan.U.shape[0]
+        return TensorMessage(np.zeros((0, 0)), np.concatenate([shares, votes]))
 
     def advance(self, consensus: Consensus, total: Total) -> Consensus:
         """The expected number of ordinary entries among the flagged, who carries what, and the end of the run."""
@@ -114,7 +124,7 @@ class Check(ClosingStage):
         # Where all sites carry everything, only rounding is left of the rest, and no size to hold it against.
         rest = most * np.eye(self.width) - projectors
         if indefinite(projectors, slack) or indefinite(rest, slack + SLACK * most):
-            return "a direction has fewer carriers than none, or more than there are sites"
+            return "the number of a direction's carriers is negative, or above the number of sites"
         return ""
 
     def _read(self, scalars: FloatArray) -> tuple[FloatArray, float, FloatArray]:
@@ -126,25 +136,25 @@ class Check(ClosingStage):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CheckPart:
-    """Asks a site or a part of one to keep the own view of the site and to draw from it."""
+    """Asks a site or a part of one to keep the own view of the site, and to count by it."""
 
     asked: Consensus
     arrays: dict[str, NDArray[np.generic]]
 
     def __call__(self, site: StagedSite) -> FloatArray:
-        """Entries flagged of samples drawn anew, entries, and entries flagged."""
+        """How many entries there are, and how many are flagged."""
         site.kept.update(self.arrays)
-        plan, total = ClosingPlan.of(self.asked.broadcast), np.zeros(SUMS - 1)
-        mine = kept_view(plan, site.kept)
-        for M, block in results(site, plan, hiding=False):
-            scored, seen = score_twice(plan, mine, M, block.L, block.V)[0], int(np.count_nonzero(~np.isnan(M)))
-            rng = np.random.default_rng([hidden_columns(site).seed, block.start])
-            every = slice(None, None, 1 + seen // MOST_DRAWN)
-            places = np.tile(np.arange(M.shape[1])[every], int(np.clip(DRAWN // max(seen, 1), 1, 20)))
-            share = M.shape[1] / max(places.size, 1)
-            anew = _flagged_anew(plan, mine, M, scored, places, rng)
-            total += np.array([share * anew, seen, np.count_nonzero(scored.flagged)])
+        plan, total = ClosingPlan.of(self.asked.broadcast), np.zeros(SUMS - 2)
+        mine, slips = kept_view(plan, site.kept), kept_slips(site.kept)
+        for cut in blocks(site.view.own):
+            M = site.view.whole.read(*cut)
+            total += np.count_nonzero(~np.isnan(M)), np.count_nonzero(_scored(plan, mine, slips, M).flagged)
         return total
+
+
+def _scored(plan: ClosingPlan, mine: ClosingPlan | None, slips: Slips | None, M: FloatArray) -> Scored:
+    """Columns by both views; by a whole covariance, which needs no coefficients."""
+    return score_twice(plan, mine, M, M, np.zeros((M.shape[1], plan.U.shape[1])), slips)[0]
 
 
 def most_ordinary(expected: float) -> float:
@@ -152,35 +162,36 @@ def most_ordinary(expected: float) -> float:
     return float(np.ceil(scipy.special.gammaincinv(expected + 1.0, SURE) + 1.0))
 
 
-def _flagged_anew(
-    shared: ClosingPlan,
-    own: ClosingPlan | None,
-    M: FloatArray,
-    scored: Scored,
-    places: Places,
-    rng: np.random.Generator,
-) -> int:
-    """How many ordinary entries are flagged of samples drawn from the site's view: one for each of `places`, with gaps
-    where that sample has them, and what was flagged in it as far off as it is, since errors cast doubt on their
+def flagged_anew(
+    shared: ClosingPlan, own: ClosingPlan, slips: Slips | None, M: FloatArray, rng: np.random.Generator
+) -> float:
+    """How many ordinary entries are flagged of samples drawn from the site's view, one for each of these (m × n), with
+    gaps where that sample has them, and what was flagged in it as far off as it is, since errors cast doubt on their
     neighbours. Units are those of what is drawn: where relations are nearly exact, the model has more noise than the
     data."""
-    plan = own or shared
-    assert plan.calibration is not None
-    shape, flagged = plan.calibration.shape, scored.flagged[:, places]
-    drawn = _drawn(plan.calibration, len(places), rng)
-    M_anew = _with_values(plan.calibration, np.where(scored.flagged, np.nan, M), drawn)
+    assert own.calibration is not None
+    scored, places = _scored(shared, own, slips, M), _places(M)
+    shape, flagged = own.calibration.shape, scored.flagged[:, places]
+    drawn = _drawn(own.calibration, len(places), rng)
+    M_anew = _with_values(own.calibration, np.where(scored.flagged, np.nan, M), drawn)
     M_anew = np.where(flagged | np.isnan(M[:, places]), np.nan, M_anew)
-    views = [None if view is None else with_units_of(view, M_anew) for view in (shared, own)]
-    off = np.where(scored.flagged, shape.forward(M) - shape.forward(scored.expected), 0.0)[:, places]
-    wrong = shape.backward(plan.calibration.mean[:, None] + drawn + off)
-    M_anew = np.where(flagged, wrong, M_anew)
-    assert views[0] is not None
-    found = score_twice(views[0], views[1], M_anew, M_anew, np.zeros((len(places), plan.U.shape[1])))[0].flagged
-    return int(np.count_nonzero(found & ~flagged))
+    by_all, by_own = (with_units_of(view, M_anew) for view in (shared, own))
+    off = np.where(scored.flagged, shape.forward(M) - shape.forward(scored.others.value), 0.0)[:, places]
+    wrong = shape.backward(own.calibration.mean[:, None] + drawn + off)
+    found = _scored(by_all, by_own, slips, np.where(flagged, wrong, M_anew)).flagged
+    return float(np.count_nonzero(found & ~flagged) * M.shape[1] / max(places.size, 1))
+
+
+def _places(M: FloatArray) -> Places:
+    """The samples that others are drawn like: all in turn, as often as it takes for DRAWN entries, or evenly spaced
+    ones where they have more than MOST_DRAWN."""
+    seen = int(np.count_nonzero(~np.isnan(M)))
+    every = slice(None, None, 1 + seen // MOST_DRAWN)
+    return np.tile(np.arange(M.shape[1])[every], int(np.clip(DRAWN // max(seen, 1), 1, 20)))
 
 
 def _drawn(known: Calibration, count: int, rng: np.random.Generator) -> FloatArray:
-    """Scores of so many samples about their mean, with the tails of the null in what is each feature's own."""
+    """Scores of this many samples about their mean, with the tails of the null in what is each feature's own."""
     factor, own = known.factor, np.sqrt(known.own)[:, None]
     tails = known.unit * rng.standard_t(known.freedom, size=(len(factor), count))
     return np.asarray(factor @ rng.normal(size=(factor.shape[1], count)) + own * tails)

@@ -1,9 +1,9 @@
-"""What deviations look like of entries that are ordinary, estimated from the deviations of all entries.
+"""How large the deviations of ordinary entries are, estimated from the deviations of all entries.
 
 Deviations are put in units of the feature and side (above or below what is expected) that they belong to. Their sizes,
 pooled over features, are a mixture: Student's t for the ordinary ones, with degrees of freedom that their own middle
-tells, and a broad part for the wrong ones. An entry is flagged where the ordinary part makes up less than `LOCAL` of
-the mixture. No normal probability is claimed far out, where nothing supports it.
+tells, and a broad part for the wrong ones. An entry is flagged where the ordinary part makes up less than a given
+share of the mixture. No normal probability is claimed far out, where no data supports one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ EQUIVALENT = 10.0  # entries that speak for the unit 1 before any is counted
 FEWEST = 8.0  # entries on a side whose own unit is estimated
 CENTRAL = 5.0  # sizes beyond are counted, but not told apart: errors lie there
 BROAD = (2.0, 100.0)  # sizes of wrong entries, evenly over the logarithm
-LOCAL = 0.2
 LEAST_CUT, MOST_CUT = 3.5, 40.0
 CUTS = np.geomspace(LEAST_CUT, MOST_CUT, 500)
 EFFECTIVE = 20_000.0  # entries that the mixture is fitted to at most: it is a model, and entries of a sample depend
@@ -88,7 +87,7 @@ class Null:
         return np.asarray(2.0 * scipy.special.stdtr(self.freedom, -np.abs(size) / self.unit))
 
 
-def fit_null(counts: FloatArray, local: float = LOCAL) -> Null:
+def fit_null(counts: FloatArray, local: float) -> Null:
     """The mixture by these pooled counts; flagged is where less than `local` of it is ordinary.
 
     The cut is that of the mixture averaged over all that the counts leave possible, so that it moves little with them,

@@ -21,7 +21,8 @@ from dcfpca.rpca.method import FloatArray
 TRUSTED = 4.0  # deviations from what the others say
 FAR = 4.0  # scores of a feature of few values: beyond, its entries are not trusted
 MOST_OUT = 0.4  # of a sample's entries; one that still contradicts itself has no part in the covariance
-CHUNK = 1 << 22  # numbers of the samples' own matrices that are held at a time
+CHUNK = 1 << 20  # numbers of the samples' own matrices that are held at a time
+STRIP = 1 << 20  # … of products of factors
 LEAST_SHRINKAGE, MOST_SHRINKAGE, SHRINKAGE = 0.01, 0.5, 0.5  # of the covariance to its diagonal; the last times m/n
 LEAST_VARIANCE = 1e-8  # of a score, beside what the leading directions have of it
 SHAPED, FURTHEST = 1.3, 3.0  # scores: within the first enough samples tell the shape, beyond the last none do
@@ -57,6 +58,20 @@ class Expectation:
         return np.asarray((scores - self.score) / self.deviation)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Expected:
+    """Entries (m × n) as the other entries of their sample say, in the data's units, and how many deviations they lie
+    off; NaN where unobserved. Where entries are judged by scores: the expected score, the deviation of the score from
+    it, and whether the entry was trusted."""
+
+    value: FloatArray
+    z: FloatArray
+    odd: FloatArray  # n: how odd the samples are as a whole
+    score: FloatArray
+    deviation: FloatArray
+    trusted: NDArray[np.bool_]
+
+
 def model_from_covariance(
     centre: FloatArray, covariance: FloatArray, columns: float, few: NDArray[np.bool_]
 ) -> ScoreModel:
@@ -72,13 +87,13 @@ def model_from_covariance(
 
 
 def shrinkage(rows: int, columns: float) -> float:
-    """The share of the covariance that its diagonal alone makes up, for so many features and samples."""
+    """The share of the covariance that its diagonal alone makes up, for this number of features and samples."""
     return float(np.clip(SHRINKAGE * rows / max(columns, 1.0), LEAST_SHRINKAGE, MOST_SHRINKAGE))
 
 
 def chance_variance(rows: int, columns: float) -> float:
-    """The variance of independent scores of so many samples and one weak factor along a leading direction that is half
-    chance: with more, the direction is mostly the factor's (Baik, Ben Arous and Péché)."""
+    """The variance of independent scores of this many samples and one weak factor along a leading direction that is
+    half chance: with more, the direction is mostly the factor's (Baik, Ben Arous and Péché)."""
     ratio = rows / max(columns, 1.0)
     factor = 0.5 * (ratio + np.sqrt(ratio**2 + 8.0 * ratio))
     return float((1.0 + factor) * (1.0 + ratio / factor))
@@ -107,7 +122,7 @@ def tail_variance(model: ScoreModel, scores: FloatArray, trusted: NDArray[np.boo
 
 def chunks(rows: int, width: int, columns: int) -> Iterator[slice]:
     """Ranges of samples whose own matrices fit into memory."""
-    step = max(1, CHUNK // max(width * max(width, rows), 1))
+    step = max(1, CHUNK // max(width * width, rows, 1))
     return (slice(first, min(first + step, columns)) for first in range(0, columns, step))
 
 
@@ -136,37 +151,53 @@ def _distrust(
     """Put out the entries that the others contradict, in place; whether each sample is coherent then."""
     F, own, coherent, active = model.factor, model.own, np.ones(len(X), dtype=bool), np.arange(len(X))
     left = np.maximum(MOST_OUT * trusted.sum(axis=1), 1.0)
+    residual, growth = _residual(F, own, X, trusted, inverse), np.zeros((len(X), F.shape[1], 0))
     while active.size:
-        residual = _residual(F, own, X[active], trusted[active], inverse[active])
-        size = np.abs(residual) / np.sqrt(np.maximum(own - leverage[active], 1e-12 * own))
+        size = np.abs(residual[active]) / np.sqrt(np.maximum(own - leverage[active], 1e-12 * own))
         # A rare value of few lies far from what the others say, and is none the worse for it.
         size = np.where(model.few, np.abs(X[active]) * (TRUSTED / FAR), size) * trusted[active]
         worst = size.argmax(axis=1)
         bad = size[np.arange(len(active)), worst] > TRUSTED
         more = bad & (left[active] >= 1.0)
         coherent[active[bad & ~more]] = False
-        active, worst = active[more], worst[more]
-        pull = np.einsum("nrs,ns->nr", inverse[active], F[worst])
-        rest = np.maximum(own[worst] - leverage[active, worst], 1e-12 * own[worst])
-        inverse[active] += pull[:, :, None] * (pull / rest[:, None])[:, None, :]
-        leverage[active] += (pull @ F.T) ** 2 / rest[:, None]
+        # A⁻¹ is larger than all the rest together, and changed once.
+        if growth.shape[2]:
+            inverse[active[~more]] += growth[~more] @ growth[~more].transpose(0, 2, 1)
+        active, worst, growth = active[more], worst[more], growth[more]
+        rest = np.sqrt(np.maximum(own[worst] - leverage[active, worst], 1e-12 * own[worst]))
+        b = _growth(inverse[active], growth, F[worst]) / rest[:, None]
+        along = b @ F.T
+        residual[active] += along * (residual[active, worst] / rest)[:, None]
+        leverage[active] += along**2
+        growth = np.concatenate([growth, b[:, :, None]], axis=2)
         trusted[active, worst] = False
         left[active] -= 1.0
     return coherent
 
 
+def _growth(inverse: FloatArray, growth: FloatArray, f: FloatArray) -> FloatArray:
+    """A⁻¹f of samples whose A⁻¹ is this inverse and what it has grown by. Without entry k it grows by bbᵀ, where b is
+    A⁻¹f_k/√(ψ_k − h_k), leverages by (f_jᵀb)², and residuals by f_jᵀb e_k/√(ψ_k − h_k)."""
+    f = f[:, :, None]
+    return np.asarray((inverse @ f + growth @ (growth.transpose(0, 2, 1) @ f))[:, :, 0])
+
+
 def moment_sums(model: ScoreModel, scores: FloatArray) -> tuple[float, FloatArray, FloatArray]:
     """The number of coherent samples, and over them Σ x̂ (m) and Σ (x̂x̂ᵀ + C) (m × m): scores with distrusted and
     unobserved entries as expected, and the covariance of what those are uncertain by."""
-    found, F = expect(model, scores), model.factor
-    filled = np.where(found.trusted, scores, found.score)[:, found.coherent]
-    out = ~found.trusted.T[found.coherent]
-    squares = filled @ filled.T + np.diag(out.sum(axis=0) * model.own)
-    for inverse, row in zip(found.inverse[found.coherent], out, strict=True):
-        if row.any():
-            place = np.flatnonzero(row)
-            squares[np.ix_(place, place)] += F[place] @ inverse @ F[place].T
-    return float(found.coherent.sum()), filled.sum(axis=1), squares
+    F, count, total = model.factor, 0.0, np.zeros(len(model.centre))
+    squares = np.zeros((len(total), len(total)))
+    for cut in chunks(len(F), F.shape[1], scores.shape[1]):
+        found = expect(model, scores[:, cut])
+        filled = np.where(found.trusted, scores[:, cut], found.score)[:, found.coherent]
+        out = ~found.trusted.T[found.coherent]
+        squares += filled @ filled.T + np.diag(out.sum(axis=0) * model.own)
+        for inverse, row in zip(found.inverse[found.coherent], out, strict=True):
+            if row.any():
+                place = np.flatnonzero(row)
+                squares[np.ix_(place, place)] += F[place] @ inverse @ F[place].T
+        count, total = count + float(found.coherent.sum()), total + filled.sum(axis=1)
+    return count, total, squares
 
 
 def model_from_moments(model: ScoreModel, count: float, total: FloatArray, squares: FloatArray) -> ScoreModel:
@@ -196,22 +227,45 @@ def correlation_of(sums: FloatArray) -> FloatArray:
 
 def _start(F: FloatArray, own: FloatArray, trusted: NDArray[np.bool_]) -> tuple[FloatArray, FloatArray]:
     """A⁻¹ and the leverages h of every sample; samples without a gap share theirs."""
-    width, scaled = F.shape[1], F / own[:, None]
+    width = F.shape[1]
     inverse, leverage = np.empty((len(trusted), width, width)), np.empty(trusted.shape)
-    gram = np.eye(width) + scaled.T @ F
+    gram = np.eye(width) + (F / own[:, None]).T @ F
     whole = np.linalg.inv(gram)
     inverse[:], leverage[:] = whole, np.sum((F @ whole) * F, axis=1)
     gaps = np.flatnonzero(~trusted.all(axis=1))
     # Taking few gaps out of the whole costs less than adding up the others; where directions are many, it cancels more.
     few = (trusted[gaps].mean(axis=1) > MOSTLY) & (width < THIN * len(own))
-    for row, taken_out in zip(gaps, few, strict=True):
-        here = ~trusted[row] if taken_out else trusted[row]
-        part = scaled[here].T @ F[here]
-        inverse[row] = gram - part if taken_out else np.eye(width) + part
+    if few.any():
+        inverse[gaps[few]] = gram - _gram(F, scipy.sparse.csr_array(~trusted[gaps[few]] / own))
+    for row in gaps[~few]:
+        here = trusted[row]
+        inverse[row] = np.eye(width) + (F[here] / own[here, None]).T @ F[here]
     inverse[gaps] = np.linalg.inv(inverse[gaps])
-    for row in gaps:
-        leverage[row] = np.einsum("mr,mr->m", F @ inverse[row], F)
+    upper, lower = np.triu_indices(width)
+    packed = inverse[gaps][:, upper, lower] * np.where(upper == lower, 1.0, 2.0)
+    for strip, products in _products(F) if gaps.size else ():
+        leverage[gaps, strip] = packed @ products
     return inverse, leverage
+
+
+def _gram(F: FloatArray, weights: scipy.sparse.csr_array) -> FloatArray:
+    """Σ_k w_k f_k f_kᵀ for every sample's weights (n × m), most of which are zero."""
+    upper, lower = np.triu_indices(F.shape[1])
+    gram = np.zeros((weights.shape[0], F.shape[1], F.shape[1]))
+    for strip, products in _products(F):
+        gram[:, upper, lower] += weights[:, strip] @ products.T
+    gram[:, lower, upper] = gram[:, upper, lower]
+    return gram
+
+
+def _products(F: FloatArray) -> Iterator[tuple[slice, FloatArray]]:
+    """The upper triangles of f_k f_kᵀ as columns, strip by strip of the features."""
+    upper, lower = np.triu_indices(F.shape[1])
+    height = max(1, STRIP // max(upper.size, 1))
+    for first in range(0, len(F), height):
+        strip = slice(first, min(first + height, len(F)))
+        rows = np.ascontiguousarray(F[strip].T)
+        yield strip, rows[upper] * rows[lower]
 
 
 def _residual(

@@ -7,12 +7,12 @@ its deviations from what the sample's other entries say rise or fall with the sa
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import scipy
 
-from dcfpca.rpca.method import FloatArray, Instrument
+from dcfpca.rpca.method import FloatArray, Instrument, ScannedBlock
 
 LEAST_RUN = 5  # samples
 MOST_EQUAL = (
@@ -121,16 +121,30 @@ def _run(values: FloatArray, places: FloatArray, begin: int, end: int) -> Run:
     return Run(float(values[begin]), int(places[begin]), int(places[end]), int(end - begin + 1))
 
 
+def scan_block(M: FloatArray, z: FloatArray, deviation: FloatArray) -> ScannedBlock:
+    """What these samples (m × n, NaN: unobserved), so many deviations off, tell; `deviation` is each feature's."""
+    known, places = ~np.isnan(z), np.arange(M.shape[1], dtype=np.float64)
+    y, x = np.where(known, np.clip(z, -CLIP, CLIP), 0.0), np.where(known, places, 0.0)
+    trend = [known.sum(axis=1), x.sum(axis=1), (x**2).sum(axis=1), y.sum(axis=1), (x * y).sum(axis=1)]
+    first = np.where(known, places, np.inf).min(axis=1, initial=np.inf)
+    last = np.where(known, places, -np.inf).max(axis=1, initial=-np.inf)
+    return ScannedBlock(M, np.array(trend), (y**2).sum(axis=1), np.array([first, last]), deviation)
+
+
 class InstrumentScan:
-    """Collects what a site's blocks, in their order, tell of its instruments."""
+    """Collects what all blocks of a site, in their order, show about its instruments."""
 
     def __init__(self, rows: int) -> None:
         self._runs = [_Runs() for _ in range(min(rows, MOST_SCANNED))]
         self._trend = np.zeros((5, rows))  # of places x and deviations y: Σ1, Σx, Σx², Σy, Σxy
         self._squares, self._ends = np.zeros(rows), np.array([np.inf, -np.inf])[:, None] * np.ones(rows)
+        self._block: ScannedBlock | None = None  # the last one: what is said of features is the same in all
 
-    def add(self, start: int, M: FloatArray, z: FloatArray) -> None:
-        """The samples from `start` on: their entries (m × n, NaN: unobserved), and how many deviations they are off."""
+    def add(self, start: int, block: ScannedBlock | None) -> None:
+        """The samples from `start` on; None of a method without a null, which tells nothing."""
+        if block is None:
+            return
+        M, self._block = block.entries, block
         places, seen = np.arange(start, start + M.shape[1], dtype=np.float64), ~np.isnan(M)
         distinct = (M.shape[1] > 0) & seen.all(axis=1) & (M[:, 1:] != M[:, :-1]).all(axis=1)
         for row, runs in enumerate(self._runs):
@@ -138,16 +152,28 @@ class InstrumentScan:
                 runs.add_distinct(M[row], start)
             else:
                 runs.add(M[row, seen[row]], places[seen[row]])
-        known = ~np.isnan(z)
-        y, x = np.where(known, np.clip(z, -CLIP, CLIP), 0.0), np.where(known, places, 0.0)
-        self._trend += [known.sum(axis=1), x.sum(axis=1), (x**2).sum(axis=1), y.sum(axis=1), (x * y).sum(axis=1)]
-        self._squares += (y**2).sum(axis=1)
-        self._ends[0] = np.minimum(self._ends[0], np.where(known, places, np.inf).min(axis=1, initial=np.inf))
-        self._ends[1] = np.maximum(self._ends[1], np.where(known, places, -np.inf).max(axis=1, initial=-np.inf))
+        count, x, xx, y, xy = block.trend
+        self._trend += [count, x + start * count, xx + 2.0 * start * x + start**2 * count, y, xy + start * y]
+        self._squares += block.squares
+        self._ends[0] = np.minimum(self._ends[0], start + block.ends[0])
+        self._ends[1] = np.maximum(self._ends[1], start + block.ends[1])
 
-    def found(self, deviation: FloatArray) -> tuple[Instrument, ...]:
-        """One for each instrument that repeats or drifts; `deviation` is that of each feature, in the data's unit."""
-        chance, named = CHANCE / max(len(deviation), 1), []
+    def found(self) -> tuple[Instrument, ...]:
+        """One for each instrument that repeats or drifts, in the data's own units."""
+        if self._block is None:
+            return ()
+        rows = len(self._block.deviation)
+        centre, scale = (np.broadcast_to(one, rows) for one in (self._block.centre, self._block.scale))
+        found = self._named(self._block.deviation)
+        # A value that repeats has a place, a drift only a size.
+        return tuple(
+            replace(one, amount=float(one.amount * scale[one.feature] + (one.kind == "stuck") * centre[one.feature]))
+            for one in found
+        )
+
+    def _named(self, deviation: FloatArray) -> list[Instrument]:
+        """One for each instrument, in the unit of the entries."""
+        chance, named = CHANCE / max(len(deviation), 1), list[Instrument]()
         for row in range(len(deviation)):
             stuck = self._stuck(row, chance) if row < len(self._runs) else []
             named += [Instrument(row, "stuck", one.first, one.last, one.length, one.value) for one in stuck]
@@ -155,7 +181,7 @@ class InstrumentScan:
             if drift:
                 first, last = (int(place) for place in self._ends[:, row])
                 named.append(Instrument(row, "drift", first, last, int(self._trend[0, row]), drift * deviation[row]))
-        return tuple(named)
+        return named
 
     def _stuck(self, row: int, chance: float) -> list[Run]:
         self._runs[row].end()

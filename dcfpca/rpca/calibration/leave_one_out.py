@@ -1,6 +1,6 @@
 """How far a sample lies from a model that was made without it.
 
-A model is nearer to the samples that it was made from than to others, by the more the fewer they were. Every site works
+A model is nearer to the samples that it was made from than to others, the more so the fewer they were. Every site works
 out from the shared model what it would be without one of its own samples. Distances from that are distributed as those
 of new samples are, whatever the data, so that one null serves both.
 """
@@ -53,16 +53,16 @@ def distance_without(
     x = (np.where(found.trusted, scores, found.score)[:, here] - model.centre[:, None]).T
     leading = model.factor[:, model.factor.shape[1] - by.rank :]
     variance = np.sum(leading**2, axis=0)
-    P = leading / np.sqrt(np.maximum(variance, TINY))
+    scale = np.where(variance > 0.0, 1.0 / np.sqrt(np.maximum(variance, TINY)), 0.0)
+    P = leading * scale
     along = x @ P
     rest = x - along @ P.T
     size = np.linalg.norm(rest, axis=1)
     unit = rest / np.maximum(size, TINY)[:, None]
     outside = share * size**2 + (unit**2) @ model.own / by.diagonal
     change = _change(np.column_stack([along, size]), variance, outside, share, by.diagonal)
-    span = np.concatenate([np.broadcast_to(P, (len(x), *P.shape)), unit[:, :, None]], axis=2)[:, used]
     part = _Solver(model.factor[used], model.own[used], within.inverse[here], within.trusted.T[here])
-    w = _weights(part, x[:, used], span, change)
+    w = part.weights(x[:, used], unit[:, used], scale, change)
     if by.diagonal < 1.0:
         lost, grown = share * by.diagonal * rest[:, used] ** 2, 1.0 + share
     else:
@@ -89,25 +89,35 @@ def _change(x: FloatArray, variance: FloatArray, outside: FloatArray, share: flo
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Solver:
-    """Σ⁻¹ over the trusted entries of each sample."""
+    """Σ⁻¹ over the trusted entries of each sample; vectors (n × m) are taken as 0 at the others."""
 
     factor: FloatArray
     own: FloatArray
     inverse: FloatArray
     trusted: NDArray[np.bool_]
 
-    def __call__(self, Y: FloatArray) -> FloatArray:
-        """Of columns (n × m × k), which are taken as 0 where entries are not trusted."""
-        here, own = self.trusted[:, :, None], self.own[:, None]
-        Y = np.where(here, Y, 0.0)
-        pull = self.factor @ (self.inverse @ (self.factor.T @ (Y / own)))
-        return np.where(here, (Y - pull) / own, 0.0)
+    def __call__(self, y: FloatArray) -> FloatArray:
+        """Σ⁻¹y."""
+        y = np.where(self.trusted, y, 0.0) / self.own
+        return y - self._pull(np.matmul(self.inverse, (y @ self.factor)[:, :, None])[:, :, 0])
 
+    def weights(self, x: FloatArray, unit: FloatArray, scale: FloatArray, change: FloatArray) -> FloatArray:
+        """(Σ + S · change · Sᵀ)⁻¹ x of every sample, where S is the last factors, times `scale`, and its own `unit`.
 
-def _weights(solve: _Solver, x: FloatArray, span: FloatArray, change: FloatArray) -> FloatArray:
-    """(Σ + span · change · spanᵀ)⁻¹ x of every sample."""
-    solved = solve(np.concatenate([x[:, :, None], span], axis=2))
-    w, of_span = solved[:, :, 0], solved[:, :, 1:]
-    across = span.transpose(0, 2, 1)
-    inner = np.eye(change.shape[1]) + change @ (across @ of_span)
-    return np.asarray(w - (of_span @ np.linalg.solve(inner, change @ (across @ w[:, :, None])))[:, :, 0])
+        Of the factors Σ⁻¹F = ψ⁻¹F A⁻¹ and FᵀΣ⁻¹F = I − A⁻¹, so that nothing of the size of S is formed per sample.
+        """
+        w, solved, first = self(x), self(unit), self.factor.shape[1] - len(scale)
+        last, inverse = self.factor[:, first:] * scale, self.inverse[:, first:, first:]
+        product = np.empty(change.shape)
+        product[:, :-1, :-1] = (np.eye(len(scale)) - inverse) * np.outer(scale, scale)
+        product[:, :-1, -1] = product[:, -1, :-1] = solved @ last
+        product[:, -1, -1] = np.sum(unit * solved, axis=1)
+        across = np.column_stack([w @ last, np.sum(unit * w, axis=1)])[:, :, None]
+        inner = np.eye(change.shape[1]) + change @ product
+        found = np.linalg.solve(inner, change @ across)[:, :, 0]
+        along = np.matmul(self.inverse[:, :, first:], (found[:, :-1] * scale)[:, :, None])[:, :, 0]
+        return np.asarray(w - self._pull(along) - solved * found[:, -1:])
+
+    def _pull(self, along: FloatArray) -> FloatArray:
+        """ψ⁻¹F times these coefficients (n × r) at the trusted entries."""
+        return np.where(self.trusted, along @ self.factor.T / self.own, 0.0)

@@ -156,6 +156,14 @@ class NormalScores:
         maps = zip(self._maps(), scores, strict=True)
         return np.array([one.backward(row) for one, row in maps]).reshape(scores.shape)
 
+    def at(self, rows: NDArray[np.intp], values: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Scores, and their slopes, of values (k × d) of single features: those of `rows` (d)."""
+        scores, slopes = np.zeros(values.shape), np.ones(values.shape)
+        for row in np.unique(rows):
+            here, one = rows == row, _Tails.of(self.knots[row], self.reach[row] * SCORES)
+            scores[:, here], slopes[:, here] = one.forward(values[:, here]), one.slope_at(values[:, here])
+        return scores, slopes
+
     def _maps(self) -> Iterator[_Tails]:
         return (_Tails.of(knots, reach * SCORES) for knots, reach in zip(self.knots, self.reach, strict=True))
 
@@ -184,6 +192,15 @@ class _Tails:
             size = np.maximum(off, 0.0) / slope
             far = np.log1p(growth * size) / growth if growth > 0.0 else size
             out = np.where(off > 0.0, self.scores[end] + sign * far, out)
+        return np.asarray(out)
+
+    def slope_at(self, values: FloatArray) -> FloatArray:
+        """How fast scores grow with values."""
+        inner = np.append(np.diff(self.scores) / np.diff(self.values), 1.0 / self.slope[1])
+        out = inner[np.clip(np.searchsorted(self.values, values, side="right") - 1, 0, inner.size - 1)]
+        under, over = self.values[0] - values, values - self.values[-1]
+        for off, slope, growth in zip((under, over), self.slope, self.growth, strict=True):
+            out = np.where(off > 0.0, 1.0 / (slope + growth * np.maximum(off, 0.0)), out)
         return np.asarray(out)
 
     def backward(self, scores: FloatArray) -> FloatArray:

@@ -28,15 +28,35 @@ EDGES = np.arange(-20.0, 20.01, 0.25)
 COUNTS = EDGES.size + 1
 LOWER, MIDDLE = 0.2, 0.5  # levels of the first guess: a fifth of odd samples moves them little
 LOCATION = np.linspace(-1.5, 1.0, 26)  # of the guess
-LESS, MORE, SCALES = 0.5, 2.0, 31  # of the smaller and the larger of the guess and the typical scale
+LESS, MORE, SCALES = 0.5, 4.0, 41  # of the smaller and the larger of the guess and the typical scale
 FREEDOM = np.array([4.0, 6.0, 9.0, 14.0, 25.0, 60.0, 1000.0])
 TYPICAL_FREEDOM, FREEDOM_SPREAD = 60.0, 1.2  # of the prior, over the logarithm
-TYPICAL_SCALE, SCALE_SPREAD = 1.1, 0.4  # … of the scale itself, over the logarithm
+TYPICAL_SCALE = 1.1  # … of the scale, over the logarithm
 ODD = np.array([1e-6, 0.01, 0.02, 0.04, 0.07, 0.11, 0.16, 0.22, 0.3])
-TYPICAL_ODD, ODD_SPREAD = -4.0, 3.0  # … over the log-odds
-FROM, TO = 2.5, 12.0  # where odd samples lie, in scales above the location, evenly
+TYPICAL_ODD = -4.0  # … of the share of odd samples, over the log-odds
+# Scales above the location: such a share of odd samples lies in between, evenly. Towards a group further off than TO
+# the null broadens, which spares ordinary samples and loses few of the group; with 12 it stayed narrow, and flagged
+# them.
+FROM, TO, NEAR = 2.5, 8.0, 0.95
+BEYOND = 5.0  # how wide the last bin, which has no end, is taken to be
 LEAST_SCALE = 0.25
 FEWEST = 2  # features of many values by which samples are judged; with fewer, by all
+
+
+@dataclass(frozen=True, slots=True)
+class Prior:
+    """How far the logarithm of the scale, and the log-odds of odd samples, may lie from what is typical; and whether
+    what the counts leave open of location and scale widens the null."""
+
+    scale_spread: float
+    odd_spread: float
+    widened: bool
+
+
+BY_COVARIANCE = Prior(0.4, 3.0, widened=False)
+BY_DIRECTIONS = Prior(2.0, 1.5, widened=True)
+"""Where samples are judged by a few directions: one that was missed spreads the distances of ordinary samples by any
+factor, skews them, and must not pass for odd samples."""
 
 
 def oddness(model: ScoreModel, scores: FloatArray, found: Expectation, origin: Origin | None = None) -> FloatArray:
@@ -93,7 +113,7 @@ class SampleNull:
         return np.asarray(scipy.special.stdtr(self.freedom, -self.standing(odd)))
 
 
-def fit_sample_null(counts: FloatArray, merging: Merging) -> SampleNull:
+def fit_sample_null(counts: FloatArray, merging: Merging, prior: Prior = BY_COVARIANCE) -> SampleNull:
     """The null that is most probable by these pooled counts. Merged groups lie less far apart than the samples do,
     which is made up for, and a tail is no lighter than so many samples can tell."""
     if not counts.any():
@@ -103,19 +123,33 @@ def fit_sample_null(counts: FloatArray, merging: Merging) -> SampleNull:
     # Merged counts of few samples may have a chance guess: what is typical is tried beside it.
     small, large = min(guess, TYPICAL_SCALE), max(guess, TYPICAL_SCALE)
     locations, scales = middle + large * LOCATION, np.geomspace(LESS * small, MORE * large, SCALES)
-    counts = counts if merging.least == 1 else _spread_out(counts)
+    samples, share = float(counts.sum()), 1.0 if merging.least == 1 else 0.5  # that merged groups tell as much as
+    weight = _posterior(share * (counts if merging.least == 1 else _spread_out(counts)), locations, scales, prior)
+    by_location, by_scale, by_freedom = (weight.sum(axis=tuple({0, 1, 2, 3} - {axis})) for axis in range(3))
+    (location, apart), (size, open_size) = _moments(by_location, locations), _moments(by_scale, np.log(scales))
+    most, spread = share * samples - 1.0, np.exp(size)
+    if prior.widened:  # a normal number whose own variance is known by so many degrees of freedom
+        most, spread = min(samples / merging.least - 1.0, 0.5 / max(open_size, 1e-9)), np.hypot(spread, np.sqrt(apart))
+    freedom = min(float(np.exp(by_freedom @ np.log(FREEDOM))), max(most, 1.0))
+    return SampleNull(location, float(spread) / _merged_deviation(merging), freedom)
+
+
+def _moments(weight: FloatArray, values: FloatArray) -> tuple[float, float]:
+    """Mean and variance."""
+    mean = float(weight @ values)
+    return mean, float(weight @ (values - mean) ** 2)
+
+
+def _posterior(counts: FloatArray, locations: FloatArray, scales: FloatArray, prior: Prior) -> FloatArray:
+    """How probable every location, scale, freedom and share of odd samples is."""
     filled = np.flatnonzero(counts)
     bins = slice(filled[0], filled[-1] + 1)  # beyond them shares add nothing
-    share = 1.0 if merging.least == 1 else 0.5  # of the samples, that their merged groups tell as much as
-    likely = share * np.tensordot(_log_shares(locations, scales, bins), counts[bins], axes=(4, 0))
-    likely -= 0.5 * (np.log(scales / TYPICAL_SCALE)[:, None, None] / SCALE_SPREAD) ** 2
+    likely = _log_likelihood(locations, scales, counts[bins], bins)
+    likely -= 0.5 * (np.log(scales / TYPICAL_SCALE)[:, None, None] / prior.scale_spread) ** 2
     likely -= 0.5 * (np.log(FREEDOM / TYPICAL_FREEDOM)[:, None] / FREEDOM_SPREAD) ** 2
-    likely -= 0.5 * ((np.log(ODD / (1.0 - ODD)) - TYPICAL_ODD) / ODD_SPREAD) ** 2
+    likely -= 0.5 * ((np.log(ODD / (1.0 - ODD)) - TYPICAL_ODD) / prior.odd_spread) ** 2
     weight = np.exp(likely - likely.max())
-    location, scale, tail = (weight.sum(axis=tuple({0, 1, 2, 3} - {axis})) / weight.sum() for axis in range(3))
-    most = max(share * float(counts.sum()) - 1.0, 1.0)
-    spread = float(np.exp(scale @ np.log(scales))) / _merged_deviation(merging)
-    return SampleNull(float(location @ locations), spread, float(min(np.exp(tail @ np.log(FREEDOM)), most)))
+    return np.asarray(weight / weight.sum())
 
 
 def _spread_out(counts: FloatArray) -> FloatArray:
@@ -135,11 +169,14 @@ def _merged_deviation(merging: Merging) -> float:
     return float(np.sqrt(shares @ (0.5 * (ends[1:] + ends[:-1])) ** 2 / shares.sum()))
 
 
-def _log_shares(locations: FloatArray, scales: FloatArray, bins: slice) -> FloatArray:
-    """Logarithms of the shares of these bins, for every location, scale, freedom and share of odd samples."""
+def _log_likelihood(locations: FloatArray, scales: FloatArray, counts: FloatArray, bins: slice) -> FloatArray:
+    """Of the counts of these bins, for every location, scale, freedom and share of odd samples."""
     ends = np.concatenate([[-np.inf], EDGES, [np.inf]])[bins.start : bins.stop + 1]
     standing = (ends - locations[:, None, None]) / scales[:, None]
     ordinary = np.diff(scipy.special.stdtr(FREEDOM[:, None], standing[:, :, None, :]), axis=3)
-    odd = np.diff(np.clip((standing - FROM) / (TO - FROM), 0.0, 1.0), axis=2)[:, :, None, :]
-    shares = np.stack([(1.0 - share) * ordinary + share * odd for share in ODD], axis=3)
-    return np.asarray(np.log(np.maximum(shares, 1e-15)))
+    last = np.maximum((EDGES[-1] + BEYOND - locations[:, None, None]) / scales[:, None], TO + 1.0)
+    near, far = (np.clip((standing - low) / (high - low), 0.0, 1.0) for low, high in ((FROM, TO), (TO, last)))
+    odd = np.diff(NEAR * near + (1.0 - NEAR) * far, axis=2)[:, :, None, :]
+    # One share of odd samples at a time: the shares of bins under all of them take hundreds of megabytes.
+    likely = [np.log(np.maximum((1.0 - share) * ordinary + share * odd, 1e-15)) @ counts for share in ODD]
+    return np.stack(likely, axis=3)

@@ -12,7 +12,6 @@ import numpy as np
 
 from dcfpca.rpca.calibration.calibration import Calibration
 from dcfpca.rpca.calibration.expectation import (
-    chunks,
     correlation_of,
     model_from_covariance,
     model_from_moments,
@@ -98,12 +97,11 @@ class Covariance(ClosingStage):
         for first, last in blocks(site.view.own):
             M = site.view.whole.read(first, last)
             scores = shape.forward(M[:, plan.calm(M)])
-            for cut in chunks(rows, rows, scores.shape[1]):
-                if plan.fresh:
-                    count, mean, squares = float(scores[:, cut].shape[1]), np.zeros(rows), wrapped_sums(scores[:, cut])
-                else:
-                    count, mean, squares = moment_sums(model, scores[:, cut])
-                total += TensorMessage(np.column_stack([squares, mean]), np.array([count])).flat()
+            if plan.fresh:
+                count, mean, squares = float(scores.shape[1]), np.zeros(rows), wrapped_sums(scores)
+            else:
+                count, mean, squares = moment_sums(model, scores)
+            total += TensorMessage(np.column_stack([squares, mean]), np.array([count])).flat()
         return TensorMessage.unflatten(self.up, total / plan.columns)
 
     def merged(self, exact: TensorMessage, asked: Consensus, least: int) -> TensorMessage:
@@ -136,7 +134,7 @@ class Covariance(ClosingStage):
     def conserved(self, consensus: Consensus, total: Total) -> str:
         """Products of scores are a sum of squares, over no more samples than there are."""
         if exceeds(total.sums.scalars, 1.0, total.rounding[1]) or exceeds(-total.sums.scalars, 0.0, total.rounding[1]):
-            return "the moments are of more samples than there are, or of fewer than none"
+            return "the moments are of a negative number of samples, or of more than there are"
         if indefinite(total.sums.tensor[:, :-1], total.rounding[0]):
             return "the sum of squares of scores is negative"
         return ""

@@ -138,7 +138,7 @@ class GradientFit:
         """Restore an earlier `snapshot`."""
         V, fitted_U = snapshot["V"], snapshot["fitted_U"]
         if V.shape != self._V.shape or fitted_U.shape != self._fitted_U.shape:
-            raise BadMessage("The saved state belongs to other data or to another rank.", "Start the run afresh.")
+            raise BadMessage("The saved state belongs to other data or to another rank.", "Start the run again.")
         self._V = np.array(V, dtype=np.float64)
         self._fitted_U = np.array(fitted_U, dtype=np.float64)
         self._started = bool(snapshot["started"][0])

@@ -1,10 +1,10 @@
-"""A site's own model of its normal scores: the shared one, but where the site's own columns clearly differ from it.
+"""A site's own model of its normal scores: the shared one, except where the site's own columns clearly differ from it.
 
 The covariance of a site's own columns is estimated as the shared one is, by EM with distrusted entries as expected,
 over the calmest of them. A direction in which the shared covariance has clearly more variance than the site's columns
 gets theirs: so nobody can hide a pattern from a site by sending a direction that its columns do not move along. One
 that the site's columns alone move along keeps its variance, though it is not in what all share. Elsewhere the shared
-covariance stays as it is, because more columns speak for it.
+covariance stays as it is, because it rests on more columns.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from dcfpca.rpca.calibration.calibration import ONE_VALUE
 from dcfpca.rpca.calibration.expectation import (
+    FAR,
     ScoreModel,
     correlation_of,
     expect,
@@ -35,6 +37,7 @@ COLUMNS_EACH = 3  # columns of the site for every direction in which its covaria
 MUCH = 4.0  # by which own variance exceeds the shared one beyond what chance makes: errors widen it, too
 FEW_WIDENED = 0.25  # of the directions, by errors; none of twice as many are
 MOST_SIZE = 25.0  # of a squared deviation, where columns are compared
+ROUNDING = 1e-9  # scores
 LEAST = 1e-8  # of the largest eigenvalue
 
 
@@ -52,8 +55,8 @@ def own_model(shared: ScoreModel, scores: FloatArray) -> ScoreModel:
 
 
 def _own_offset(shared: ScoreModel, scores: FloatArray) -> FloatArray:
-    """By what every feature lies off what the others let expect, where it clearly does at this site."""
-    off, deviation = margins(scores - expect(shared, scores).score)
+    """How far every feature lies from what the others predict, where it clearly does at this site; else zero."""
+    off, deviation = _score_margins(scores - expect(shared, scores).score, shared.few)
     seen = np.count_nonzero(~np.isnan(scores), axis=1)
     clear = (seen >= FEWEST) & (np.abs(off) * np.sqrt(np.maximum(seen, 1)) > SURE * deviation)
     return np.where(clear, off, 0.0)
@@ -61,7 +64,7 @@ def _own_offset(shared: ScoreModel, scores: FloatArray) -> FloatArray:
 
 def model_alone(scores: FloatArray, few: NDArray[np.bool_]) -> ScoreModel:
     """The model that these columns give by themselves. Features of few values are in it as if independent."""
-    middle, deviation = margins(scores)
+    middle, deviation = _score_margins(scores, few)
     X = np.where(few[:, None], np.nan, (scores - middle[:, None]) / deviation[:, None])
     start = correlation_of(wrapped_sums(X))
     model = model_from_covariance(np.zeros(len(X)), start, float(X.shape[1]), few)
@@ -71,12 +74,23 @@ def model_alone(scores: FloatArray, few: NDArray[np.bool_]) -> ScoreModel:
     return ScoreModel(centre, deviation[:, None] * model.factor, deviation**2 * model.own, few)
 
 
-def margins(scores: FloatArray) -> tuple[FloatArray, FloatArray]:
+def margins(values: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Median and normal deviation of every feature; 0 and 1 where there is none."""
-    known = np.where(np.isnan(scores).all(axis=1, keepdims=True), 0.0, scores)
+    known = np.where(np.isnan(values).all(axis=1, keepdims=True), 0.0, values)
     middle = np.nanmedian(known, axis=1)
     deviation = NORMAL_MEDIAN * np.nanmedian(np.abs(known - middle[:, None]), axis=1)
     return middle, np.where(deviation > 0.0, deviation, 1.0)
+
+
+def _score_margins(scores: FloatArray, few: NDArray[np.bool_]) -> tuple[FloatArray, FloatArray]:
+    """`margins` of scores, and 1 for a deviation that is only rounding. Mean and deviation of a coin: its median is one
+    of its sides. A feature that nearly always has one value is no coin."""
+    middle, deviation = margins(scores)
+    same = np.mean(np.abs(scores - middle[:, None]) <= ROUNDING, axis=1)
+    for row in np.flatnonzero(few & (same <= ONE_VALUE) & ~np.isnan(scores).all(axis=1)):
+        near = np.clip(scores[row], -FAR, FAR)
+        middle[row], deviation[row] = np.nanmean(near), np.nanstd(near)
+    return middle, np.where(deviation > ROUNDING, deviation, 1.0)
 
 
 def covariance_of(model: ScoreModel) -> FloatArray:
@@ -95,7 +109,7 @@ def _adapted(own: FloatArray, shared: FloatArray, directions: int, columns: int)
     """The shared covariance with the site's own variance along those of its leading directions that clearly differ.
 
     First along its own eigenvectors, where chance is small; then along any of their combinations, where ratios of
-    variances are as far from 1 by chance as the eigenvalues of a covariance of so many columns are.
+    variances are as far from 1 by chance as the eigenvalues of a covariance of this many columns.
     """
     values, vectors = np.linalg.eigh(shared)
     rest, Q = vectors[:, :-directions], vectors[:, -directions:]

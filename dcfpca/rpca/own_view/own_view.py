@@ -1,8 +1,8 @@
-"""The own view of a site: by what its entries are judged that are unusual even here.
+"""The own view of a site, which decides what is unusual even there.
 
 It has the form of the shared plan, so that both judge by the same rules. Margins, covariance, units and null are the
-shared ones but where the site's own columns clearly speak against them: pooled figures rest on more columns, and a site
-that believed its own chance would accuse its own samples of it. Nothing of it leaves the site.
+shared ones, except where the site's own columns clearly contradict them: pooled figures rest on more columns, and a
+site that trusted its own chance variation would flag its own samples for it. Nothing of it leaves the site.
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ def sample_of(hidden: HiddenColumns) -> tuple[FloatArray, NDArray[np.bool_]]:
 
 def columns_sample(columns: Columns) -> FloatArray:
     """All columns, or evenly spaced ones where they are many."""
-    return np.concatenate([columns.read(*cut)[:, take] for cut, take in _taken(columns)], axis=1)
+    # Copies: a view would keep in memory the block that it is of, and with all blocks the whole matrix.
+    return np.concatenate([np.array(columns.read(*cut)[:, take]) for cut, take in _taken(columns)], axis=1)
 
 
 def _taken(columns: Columns) -> list[tuple[tuple[int, int], slice]]:
@@ -96,8 +97,8 @@ def own_knots(known: Calibration, M: FloatArray, few: NDArray[np.bool_], varied:
     """The map to normal scores of a site's values: the shared one, or centre and scale alone. A tail that others have,
     or pretend to have, would compress gross errors here.
 
-    Where the site's features together speak for their shared shapes, one stands until its own values clearly speak
-    against it: own marginals of some features break their relations to the others. Where they do not, a shape needs
+    Where the site's features together support their shared shapes, a shape stands until its own values clearly
+    contradict it: own marginals of some features break their relations to the others. Where they do not, a shape needs
     evidence of its own. Of `varied` features, to which others give few values, the shared one knows nothing."""
     knots, bent = known.knots.copy(), np.flatnonzero(~few & ~varied & (known.reach == 1.0) & ~known.shape.straight())
     lines = {row: _line(known.knots[row], M[row, ~np.isnan(M[row])]) for row in bent}

@@ -142,8 +142,8 @@ def _unit(middle: float, centre: float, ratio: float) -> str:
     off = {meaning: abs(abs(np.log(times)) - np.log(factor)) for factor, meaning in UNITS.items()}
     meaning = min(off, key=lambda one: off[one])
     if off[meaning] < NEAR:
-        return f", median and spread by like factors, about {max(times, 1.0 / times):.3g}: {meaning}"
-    return ", both by like factors: another unit?" if abs(np.log(times)) > np.log(2.0) else "."
+        return f", median and spread by similar factors, about {max(times, 1.0 / times):.3g}: {meaning}"
+    return ", both by similar factors: another unit?" if abs(np.log(times)) > np.log(2.0) else "."
 
 
 def feature_name(row: int | np.intp, names: Sequence[str]) -> str:

@@ -47,7 +47,7 @@ class PooledSums:
         return PooledSums(memory["bases"], memory["sums"], memory["deviations"])
 
     def memory(self, taken: int) -> dict[str, FloatArray]:
-        """As the aggregator keeps it, after so many tensors were summed."""
+        """As the aggregator keeps it, after this many tensors were summed."""
         kept = {"bases": self.bases, "sums": self.sums, "deviations": self.deviations}
         return {**kept, "taken": np.array([float(taken)])}
 
@@ -79,8 +79,8 @@ class PooledSums:
         return strengths
 
     def sines(self, values: FloatArray, rank: int, columns: float) -> FloatArray:
-        """The sine of the angle between each of the first `rank` directions and the space that they estimate, as far
-        as noise, and the choice of so many columns, turned it. `values` are all those of W.
+        """The sine of the angle between each of the first `rank` directions and the space that they estimate, as far as
+        noise, and the random choice of this many columns, turned it. `values` are all those of W.
 
         For a spike s in m × P noise of deviation one: the value seen is x² = (s² + m)(s² + P)/s², and
         cos² = (s⁴ − mP)/(s²(s² + m)) (Benaych-Georges and Nadakuditi, 2012). Noise also mixes direction i with a

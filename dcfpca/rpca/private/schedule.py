@@ -1,5 +1,5 @@
-"""The public schedule of a private run: how many rounds, how wide their tensors are, what each may spend, and the error
-of the subspace that this lets expect before anything is spent.
+"""The public schedule of a private run: how many rounds, how wide their tensors are, what each may spend, and the
+expected error of the subspace, known before anything is spent.
 
 Contributions are stated in units in which one column changes a sum by at most 1: a column's part of a tensor is
 ỹ(ỹᵀU) with ‖ỹ‖ ≤ 1 and U orthonormal, whatever the width; so a wide first round costs nothing but bytes, and a random
@@ -76,7 +76,7 @@ def predicted_error(rows: int, rank: int, columns: float, schedule: PrivateSched
 
 
 def expectation_text(epsilon: float, columns: float, error: float) -> str:
-    """What a run under ε lets expect, as the beginning of a sentence."""
+    """The error to expect of a run under ε, as the beginning of a sentence."""
     return f"at ε = {epsilon:g} with about {columns:.2g} columns expect sin θ ≈ {error:.2g}"
 
 

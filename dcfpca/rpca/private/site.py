@@ -54,7 +54,7 @@ class PrivatePlan:
         return plan
 
     def fault(self) -> str:
-        """Why this plan cannot be true; empty when nothing speaks against it."""
+        """Why this plan cannot be true; empty if it is plausible."""
         if not np.isfinite(self.U).all() or not np.isfinite([self.clip, self.columns]).all():
             return "the consensus has numbers that are not finite"
         if not is_orthonormal(self.U):

@@ -1,8 +1,8 @@
 """The stages of private runs: everything follows from noisy sums and from the spec.
 
 Stage `open` has a noisy count and a noisy histogram of lengths, from which the clip is taken. Each round after it sums
-one tensor: wide in stage `sketch`, narrow in stage `fit`. There are exactly as many rounds as the spec says, since to
-stop early would tell something of the data.
+one tensor: wide in stage `sketch`, narrow in stage `fit`. There are exactly as many rounds as the spec says, since
+stopping early would reveal something about the data.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ NUMBERS = {OPEN: 0, SKETCH: 1, FIT: 2}  # of rounds, as `PrivateSchedule` counts
 CLIP_QUANTILE = 0.25
 """Share of columns that are shorter than the clip; a low one loses little signal, and the noise grows with the clip."""
 CERTAIN = 4.0
-"""Bins with a count below so many deviations of its noise are taken for empty."""
+"""Bins whose count is below this many deviations of its noise count as empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +65,9 @@ class PrivateSolver:
         return tensor_width(self.rows, self.width, NUMBERS[stage])
 
     def noised(self, stage: str, exact: FloatArray, columns: int, sites: int, entropy: Entropy) -> FloatArray:
-        """What a site with so many columns, one of so many sites, sends in place of its exact answer.
+        """What a site with `columns` columns, one of `sites`, sends in place of its exact answer.
 
-        BadInput where sums of so many columns round too much, or where no honest site would be left.
+        BadInput where sums of these columns round too much, or where no honest site would be left.
         """
         width = 1 if stage == OPEN else self.tensor_width(stage)
         check_rounding(self.rows, width, columns, max(1, min(columns, block_width(self.rows))))
@@ -188,7 +188,7 @@ class PrivateRounds(Stage):
         plan = PrivatePlan.of(consensus.broadcast)
         if plan.rank == 0:
             reason = "raise epsilon, or have more columns"
-            return Verdict(False, f"No direction stands out of the noise that privacy needs: {reason}.", (reason,))
+            return Verdict(False, f"No direction stands out from the noise that privacy needs: {reason}.", (reason,))
         notes = direction_notes(plan.errors[: plan.rank])
         sentence = (
             f"The noise of privacy turned the {plan.rank} directions by no more than about sin θ = {plan.error:.2g}."

@@ -31,14 +31,14 @@ _EXACT_BITS = 53
 FARTHEST_BITS = 6
 """Entries are stated no farther from zero than 2⁶ robust deviations of their column: all beyond are gross anyhow."""
 _MOST_COLUMN_BITS = 18
-"""An entry is then stated by at most 24 bits; more would tell nothing that noise does not hide."""
+"""An entry then has at most 24 bits; further bits would be hidden by the noise."""
 _LENGTH_BITS = 10
 """A cleaned column has a mean square of at most (15 · 2)² = 2^9.8 squared units of its bits (`cleaning`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class FixedPoint:
-    """The bits with which columns of so many rows are stated."""
+    """The bits with which columns of this many rows are stated."""
 
     rows: int
 

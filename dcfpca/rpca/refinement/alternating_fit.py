@@ -101,22 +101,25 @@ def _refined(model: ColumnModel, X: FloatArray, V: FloatArray, kind: str, steps:
     if model.U.shape[1] > SOLVED_WIDTH:
         return _plain_steps(model, X, V, kind, max(steps, PLAIN_STEPS))
     filled, loops = np.where(np.isnan(X), 0.0, X), refinement_loops()
+    upper, lower = np.triu_indices(model.U.shape[1])
+    products = model.U[:, upper] * model.U[:, lower]
     for _ in range(steps):
         W = model.U @ V.T
         if loops is not None:
             loops.influences(X, W, model.noise, kind == "huber", True)
         else:
             W = weights_of(X - W, model.noise, kind)
-        V = _weighted_solution(model, filled, W)
+        V = _weighted_solution(model, products, filled, W)
     return V
 
 
-def _weighted_solution(model: ColumnModel, X: FloatArray, W: FloatArray) -> FloatArray:
-    """argmin over v of ½ Σ_k w_k (x_k − u_kᵀv)² + ½ vᵀ diag(ridge) v, for every column."""
+def _weighted_solution(model: ColumnModel, products: FloatArray, X: FloatArray, W: FloatArray) -> FloatArray:
+    """argmin over v of ½ Σ_k w_k (x_k − u_kᵀv)² + ½ vᵀ diag(ridge) v, for every column; `products` has the upper
+    triangles of u_k u_kᵀ in rows."""
     width = model.U.shape[1]
     upper, lower = np.triu_indices(width)
     grams = np.empty((X.shape[1], width, width))
-    grams[:, upper, lower] = grams[:, lower, upper] = W.T @ (model.U[:, upper] * model.U[:, lower])
+    grams[:, upper, lower] = grams[:, lower, upper] = W.T @ products
     grams += np.diag(np.maximum(model.ridge, 1e-12))
     return np.asarray(np.linalg.solve(grams, ((W * X).T @ model.U)[:, :, None])[:, :, 0], dtype=np.float64)
 

@@ -78,7 +78,10 @@ def with_closing_rounds(
     bound = None if fixed_rank else width
     watched = tuple(WatchedFit(stage, width, refines) for stage in method.stages)
     whole = covariance and fit.down.rows <= WHOLE
-    closing: list[Stage] = [kind(fit, width, bound, whole=whole) for kind in (Refinement, Validation)]
+    closing: list[Stage] = [
+        Refinement(fit, width, bound, min_cell, whole=whole),
+        Validation(fit, width, bound, whole=whole),
+    ]
     if whole:
         closing.append(Shape(fit, width, bound, min_cell))
         closing.append(Covariance(fit, width, bound))

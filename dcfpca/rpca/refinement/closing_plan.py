@@ -42,12 +42,21 @@ REFINE, VALIDATE, SHAPE, COVARIANCE, NULL, CHECK = "refine", "validate", "shape"
 CLOSING = (REFINE, VALIDATE, SHAPE, COVARIANCE, NULL, CHECK)  # the stages that have such a plan
 
 
-LOCAL_OF_RATE = 20.0
+LOCAL_OF_RATE = 15.0
+ENOUGH = 500.0  # samples that tell the tails of features, where no round checks how many flagged entries are ordinary
+# Columns, or entries where features are few, of all sites that are enough to tell ranks apart: with more, each rank's
+# error is known to far less than the margin that it is held against.
+MOST_COLUMNS, MOST_ENTRIES = 10_000.0, 4e6
 
 
 def local_rate(rate: float) -> float:
     """The local false discovery rate at the cut, for the rate that a spec states of the whole list."""
     return min(LOCAL_OF_RATE * rate, 0.5)
+
+
+def unchecked_rate(local: float, samples: float) -> float:
+    """The local rate of a run whose flags no round checks: the fewer samples tell the tails, the less it is."""
+    return local * min(1.0, samples / ENOUGH)
 
 
 class FitEnding(IntEnum):
@@ -90,6 +99,12 @@ class ClosingPlan:
     def has_null(self) -> bool:
         """Whether the null round was held; a run that an operator finishes earlier flags and scores nothing by it."""
         return self.cut > 0.0
+
+    @property
+    def sample_share(self) -> float:
+        """The share of all columns that is enough to tell ranks apart; also that takes part in a round which hides
+        entries, because it serves that alone."""
+        return float(max(MOST_COLUMNS, MOST_ENTRIES / self.U.shape[0]) / self.columns)
 
     @property
     def few(self) -> NDArray[np.bool_]:

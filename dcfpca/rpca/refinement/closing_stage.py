@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import scipy
 from numpy.typing import NDArray
 
 from dcfpca.rpca.calibration.calibration import Calibration, calibrations_apart, implausible
-from dcfpca.rpca.calibration.instruments import InstrumentScan
+from dcfpca.rpca.calibration.instruments import scan_block
 from dcfpca.rpca.column_blocks import blocks
 from dcfpca.rpca.method import (
     ColumnScores,
@@ -24,6 +25,7 @@ from dcfpca.rpca.method import (
     Verdict,
 )
 from dcfpca.rpca.own_view.own_view import kept_ratio, kept_view
+from dcfpca.rpca.own_view.slips import Slips, kept_slips
 from dcfpca.rpca.refinement.alternating_fit import better_of, fit_columns, principal
 from dcfpca.rpca.refinement.closing_plan import (
     CHECK,
@@ -79,7 +81,7 @@ class ClosingStage(Stage):
         except ValueError as error:
             return f"the plan of a closing round cannot be read: {error}"
         if not 0 <= plan.rank <= plan.U.shape[1]:
-            return "the plan of a closing round is of no possible rank"
+            return "the plan of a closing round has an impossible rank"
         if plan.ending is FitEnding.REFINED and not is_orthonormal(plan.subspace.U):
             return "the directions of U that enter L are not orthonormal"
         if not all((scale > 0.0).all() for scale in (plan.noise, plan.spread, plan.null_scale)):
@@ -87,7 +89,7 @@ class ClosingStage(Stage):
         if (plan.variance < 0.0).any():
             return "a variance is negative"
         if plan.sample_null.scale < 0.0 or plan.sample_null.freedom < 0.0:
-            return "the null of samples is of no possible form"
+            return "the null of samples has an impossible form"
         if not 0.0 <= plan.taken <= plan.columns * (1.0 + 1e-9):
             return "the model is made from more columns than there are"
         if reason := plan.outlying.implausible():
@@ -125,8 +127,8 @@ class ClosingStage(Stage):
             calibrations_apart(one.calibration, other.calibration),
         )
 
-    def columns_of(self, asked: Consensus) -> float:
-        """As the plan has them."""
+    def all_columns(self, asked: Consensus) -> float:
+        """The number in the plan."""
         return ClosingPlan.of(asked.broadcast).columns
 
     def changed_columns(self, share: float, total: Total) -> str:
@@ -175,15 +177,14 @@ class ClosingStage(Stage):
         """L, the flagged outliers and the scores of every block."""
         plan, shape = ClosingPlan.of(asked.broadcast), site.view.own.shape
         mine, flagged, seen, squares, unusual = kept_view(plan, site.kept), 0, 0, 0.0, 0.0
-        scan = InstrumentScan(shape[0])
+        slips = kept_slips(site.kept)
         for M, block in results(site, plan, hiding=False):
-            scored = _scored(plan, mine, M, block, scan)
+            scored = _scored(plan, mine, slips, M, block)
             unusual += float(scored.usual_here.sum()) if scored.usual_here is not None else 0.0
             R = np.where(np.isnan(M), 0.0, M - scored.L) - scored.S.toarray()
             flagged, seen = flagged + scored.S.nnz, seen + int(np.count_nonzero(~np.isnan(M)))
             squares += float(np.sum(R**2))
-            ended = block.start + M.shape[1] == shape[1]
-            yield replace(scored, instruments=scan.found(plan.null_scale)) if ended else scored
+            yield scored
         own = site.fit.certificate() if plan.ending is not FitEnding.REFINED else {}
         site.figures = own | {
             "outlier_share": flagged / max(seen, 1),
@@ -194,6 +195,8 @@ class ClosingStage(Stage):
             site.figures |= {"unusual_elsewhere_share": unusual / max(seen, 1), "error_ratio": kept_ratio(site.kept)}
 
 
+Places = NDArray[np.intp]
+Read = list[NDArray[Any]]
 LOCATIONS = ("centre", "median")  # figures that may be zero, or far from it
 
 
@@ -203,12 +206,28 @@ def hidden_columns(site: StagedSite) -> HiddenColumns:
     return site.view.hidden
 
 
-def carried_coefficients(site: StagedSite, U: FloatArray, first: int, last: int) -> FloatArray | None:
+def sampled_blocks(site: StagedSite, share: float, read: Callable[[int, int], Read]) -> Iterator[tuple[Places, Read]]:
+    """The places of this share of the site's columns, chosen by their content, and what `read` gives of them: about as
+    many columns at a time as a block has."""
+    places, found, count = list[Places](), list[Read](), site.view.own.shape[1]
+    for first, last in blocks(site.view.own):
+        chosen = hidden_columns(site).sampled(first, last, share)
+        if chosen.any():
+            places.append(first + np.flatnonzero(chosen))
+            found.append([part if chosen.all() else part[:, chosen] for part in read(first, last)])
+        if share >= 1.0:
+            yield places.pop(), found.pop()
+        elif places and (last == count or sum(map(len, places)) >= last - first):
+            yield np.concatenate(places), [np.concatenate(parts, axis=1) for parts in zip(*found, strict=True)]
+            places, found = [], []
+
+
+def carried_coefficients(site: StagedSite, U: FloatArray, places: Places | slice) -> FloatArray | None:
     """The coefficients of these columns in U, from the last round that this site answered; None before any."""
     if KEPT_U not in site.kept:
         return None
     before, V = (np.asarray(site.kept[name], dtype=np.float64) for name in (KEPT_U, KEPT_V))
-    return np.asarray(V[first:last] @ (before.T @ U))
+    return np.asarray(V[places] @ (before.T @ U))
 
 
 def results(site: StagedSite, plan: ClosingPlan, hiding: bool) -> Iterator[tuple[FloatArray, ResultBlock]]:
@@ -222,7 +241,7 @@ def results(site: StagedSite, plan: ClosingPlan, hiding: bool) -> Iterator[tuple
     for first, last in blocks(site.view.own):
         M, model = hidden.read(first, last), plan.model
         V = fit_columns(model, M, None)
-        if (start := carried_coefficients(site, model.U, first, last)) is not None:
+        if (start := carried_coefficients(site, model.U, slice(first, last))) is not None:
             V = better_of(model, M, V, fit_columns(model, M, start))
         wide = np.zeros((last - first, plan.U.shape[1]))
         wide[:, : plan.rank] = V
@@ -253,22 +272,23 @@ def carrier_notes(consensus: Consensus) -> tuple[str, ...]:
     if not left:
         return ()
     carriers = np.sort(np.linalg.eigvalsh(consensus.memory[CARRIERS]))[:left]
-    counts = ", ".join(f"{abs(count):.0f}" for count in carriers)
-    return (f"Left out of the model, because too few sites carry them: {left} of {rank} directions (sites: {counts}).",)
+    counts, wanted = ", ".join(f"{abs(count):.0f}" for count in carriers), consensus.memory[WANTED][0]
+    told = f"Not published, because fewer than {wanted:.0f} sites carry them: {left} of {rank} directions"
+    return (f"{told} (carried by {counts}).",)
 
 
 def _scored(
-    plan: ClosingPlan, mine: ClosingPlan | None, M: FloatArray, block: ResultBlock, scan: InstrumentScan
+    plan: ClosingPlan, mine: ClosingPlan | None, slips: Slips | None, M: FloatArray, block: ResultBlock
 ) -> ResultBlock:
-    """The block with its scores, and with outliers by the null where the fit's own are not exact. `scan` sees it."""
+    """The block with its scores, and with outliers by the null where the fit's own are not exact."""
     if not plan.has_null:
         return block
-    scored, shared = score_twice(plan, mine, M, block.L, block.V)
+    scored, shared = score_twice(plan, mine, M, block.L, block.V, slips)
     scores = ColumnScores(scored.p_value, scored.largest_z, scored.distance)
-    scan.add(block.start, M, scored.z)
+    block = replace(block, scores=scores, scanned=scan_block(M, scored.z, plan.null_scale))
     if plan.ending is FitEnding.EXACT:
-        return replace(block, scores=scores)
+        return block
     S, found = findings_of(scored, M, block.L, shared.z)
     usual = shared.flagged & ~scored.flagged
     sides = np.column_stack([np.count_nonzero(usual & side, axis=1) for side in (shared.z > 0.0, shared.z <= 0.0)])
-    return replace(block, S=S, scores=scores, findings=found, usual_here=sides.astype(np.float64))
+    return replace(block, S=S, findings=found, usual_here=sides.astype(np.float64))

@@ -2,7 +2,7 @@
 
 An outlier is told from the low-rank part by the other entries of its feature and of its sample. Where most of these are
 outliers too, or where a direction lives on so few features or samples that its entries are as sparse as outliers are,
-another split explains the same data as exactly. How few samples is not told, for they might be persons.
+another split explains the same data as exactly. How few samples is not stated, because they might be persons.
 """
 
 from __future__ import annotations

@@ -208,7 +208,7 @@ def distance_p_value(distance: FloatArray, rank: int) -> FloatArray:
 
 
 def fresh_distance_p_value(distance: FloatArray, rank: int, columns: float) -> FloatArray:
-    """The same of a column that had no part in the model of so many: Hotelling's F."""
+    """The same for a column that had no part in the model of this many columns: Hotelling's F."""
     rest = max(columns - rank, 1.0)
     unit = rank * (columns + 1.0) * (columns - 1.0) / (columns * rest)
     return np.asarray(scipy.special.fdtrc(rank, rest, distance / unit))

@@ -13,15 +13,16 @@ from numpy.typing import NDArray
 
 from dcfpca.rpca.calibration.calibration import TAIL_RANKS, Calibration
 from dcfpca.rpca.calibration.empirical_null import SIZE_BINS, fit_null, levels_of_side, pooled, units_by_side
+from dcfpca.rpca.calibration.expectation import Expected
 from dcfpca.rpca.calibration.normal_scores import SCORES
+from dcfpca.rpca.calibration.sample_test import BY_COVARIANCE, BY_DIRECTIONS, count_oddness, fit_sample_null
 from dcfpca.rpca.calibration.sample_test import COUNTS as ODDNESS_COUNTS
-from dcfpca.rpca.calibration.sample_test import count_oddness, fit_sample_null
 from dcfpca.rpca.method import Consensus, FloatArray, Layout, Outcome, ResultBlock, TensorMessage, Total
-from dcfpca.rpca.refinement.closing_plan import CHECK, NULL, ClosingPlan, FitEnding, local_rate
+from dcfpca.rpca.refinement.closing_plan import CHECK, NULL, ClosingPlan, FitEnding, local_rate, unchecked_rate
 from dcfpca.rpca.refinement.closing_stage import COUNTERS, ClosingStage, results
 from dcfpca.rpca.refinement.identifiability import OUTLYING, far_out, lives_on_few
 from dcfpca.rpca.refinement.noise_scale import DISTANCE_BINS, count_above, count_sides, count_sizes, distance_scale
-from dcfpca.rpca.refinement.scoring import Expected, expect_entries, squared_distance
+from dcfpca.rpca.refinement.scoring import expect_entries, squared_distance
 from dcfpca.rpca.refinement.verdict import FlagCounts, figures_of
 from dcfpca.rpca.scaling import ENTRIES
 from dcfpca.rpca.small_cells import Merging, at_least, merge_shares, merge_sides
@@ -82,19 +83,21 @@ class Null(ClosingStage):
         counts = NullCounts(above, below, np.rint(sizes * self.up.rows) if merged else pooled_sizes(plan, above, below))
         sites = total.contributors
         merging = Merging(plan.columns / sites, sites, self._least)
-        found = with_null(plan, counts, self._local, merging)
+        checked = plan.ending is FitEnding.REFINED and plan.calibration.whole
+        local = self._local if checked else unchecked_rate(self._local, plan.columns)
+        found = with_null(plan, counts, local, merging)
         plan = replace(
             plan,
             calibration=found,
             null_scale=typical_deviation(plan, found),
             cut=found.cut,
-            sample_null=fit_sample_null(np.rint(odd), merging),
+            sample_null=fit_sample_null(np.rint(odd), merging, BY_COVARIANCE if found.whole else BY_DIRECTIONS),
             distance_scale=distance_scale(np.rint(distances), float(max(plan.rank, 1)), plan.rank),
         )
         flags = flagged_counts(plan, found, counts)
         kept = _symmetric(moments / plan.columns, self.width)[: plan.rank, : plan.rank]
         plan = replace(plan, verdict=figures_of(plan, flags, head, lives_on_few(kept)))
-        if plan.ending is FitEnding.REFINED and found.whole:
+        if checked:
             counters = consensus.memory[COUNTERS]
             return self.next_round(consensus, CHECK, plan, counters.tolist(), consensus.progress.change)
         outcome = Outcome.OUT_OF_ROUNDS if consensus.memory[COUNTERS][3] > 0.0 else Outcome.CONVERGED
@@ -126,14 +129,14 @@ class Null(ClosingStage):
         if known is not None and total.whole and unequal(by_feature, known, summed):
             return "the counts of a feature do not add up to its entries in earlier rounds"
         if unequal(sizes.sum(), by_feature[together].sum() / self.up.rows, summed + SIZE_BINS.count * rounding):
-            return "the sizes of all features are not those of each"
+            return "the pooled sizes are not the sum over the features"
         if unequal(distances.sum(), columns, (1.0 + DISTANCE_BINS.count) * rounding):
             return "the distances are not those of all columns"
         if unequal(oddness.sum(), columns, (1.0 + ODDNESS_COUNTS) * rounding):
             return "the counts of how odd columns are do not add up to the columns"
         if indefinite(_symmetric(moments, self.width), rounding):
             return "the sum of squares of coefficients is negative"
-        return "more of L is out of range than there is of it" if exceeds(far, columns, 2.0 * rounding) else ""
+        return "more entries of L are out of range than there are" if exceeds(far, columns, 2.0 * rounding) else ""
 
 
 def _parts(width: int, scalars: FloatArray) -> tuple[FloatArray, FloatArray, list[FloatArray]]:
@@ -192,8 +195,8 @@ def pooled_sizes(plan: ClosingPlan, above: FloatArray, below: FloatArray) -> Flo
 
 
 def pooled_features(few: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """The features whose sizes are counted together: those of few values have tails of their own, and say nothing of
-    those of others."""
+    """The features whose sizes are counted together: those of few values have tails of their own, which say nothing
+    about others."""
     return ~few if np.mean(~few) >= LEAST_POOLED else np.ones_like(few)
 
 
@@ -231,7 +234,7 @@ def with_null(plan: ClosingPlan, counts: NullCounts, local: float, merging: Merg
 
 
 def tail_sizes(counts: FloatArray, hidden: int) -> FloatArray:
-    """Sizes that at most so many (TAIL_RANKS) entries of each feature exceed, from its counts in its units, of which
+    """Sizes that at most TAIL_RANKS entries of each feature exceed, from its counts in its units, of which
     `hidden` may lie further off."""
     beyond = np.cumsum(counts[:, ::-1], axis=1)[:, ::-1]
     edges = np.concatenate([[0.0], SIZE_BINS.edges, [NEVER]])

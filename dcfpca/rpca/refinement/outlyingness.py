@@ -52,8 +52,18 @@ def directions(rows: int) -> scipy.sparse.csr_array:
 
 
 def stand_still(moves: Iterable[FloatArray], most: float, columns: float) -> bool:
-    """Whether figures of so many columns moved by no more than this, and by what merged cells of few move them."""
-    return all(np.sqrt(np.mean(move**2)) <= most + OF_FEW / np.sqrt(max(columns, 1.0)) for move in moves)
+    """Whether figures of this many columns moved by no more than this, and by what merged cells of few move them."""
+    return all(np.sqrt(np.mean(move**2)) <= _chance(most, columns) for move in moves)
+
+
+def searched_for(moves: Iterable[FloatArray], most: float, columns: float) -> bool:
+    """Whether all figures moved by more than that: while some stand still, the others only jump."""
+    largest = np.max([np.abs(move) for move in moves], axis=0)
+    return bool(largest.min(initial=np.inf) > _chance(most, columns))
+
+
+def _chance(most: float, columns: float) -> float:
+    return float(most + OF_FEW / np.sqrt(max(columns, 1.0)))
 
 
 class Features(Protocol):
@@ -61,12 +71,12 @@ class Features(Protocol):
 
     @property
     def median(self) -> FloatArray:
-        """Of its values."""
+        """The median of its values."""
         ...
 
     @property
     def spread(self) -> FloatArray:
-        """Of its values about the median."""
+        """The spread of its values about the median."""
         ...
 
     @property
@@ -133,15 +143,18 @@ class Outlyingness:
         below, above = merge_sides(below, above, least)
         return np.concatenate([above.ravel(), below.ravel(), merge_cells(sizes[None, :], least)[0]])
 
-    def after(self, counts: FloatArray, still: bool) -> Outlyingness:
-        """From the pooled counts; columns are set aside once the features' units, and what was found, stand still."""
+    def after(self, counts: FloatArray, still: bool, settled: bool) -> Outlyingness:
+        """From the pooled counts; columns are set aside once the features' units, and what was found, stand still.
+        Where units are `settled`, what two rounds found is averaged: that of merged counts of few columns jumps."""
         above, below, sizes = np.split(counts, [PLACES // 2, PLACES])
         above, below = (side.reshape(DIRECTIONS, PLACE_BINS.count) for side in (above, below))
         centre = self.centre + median_of_sides(above, below, self.scale, PLACE_BINS)
         scale = deviation(above + below, self.scale, 0.5, PLACE_BINS)
+        if settled:
+            centre, scale = 0.5 * (self.centre + centre), np.sqrt(self.scale * scale)
         calmest = OUTLYING_BINS.edges[max(int(np.searchsorted(np.cumsum(sizes), CALM * sizes.sum())) - 1, 0)]
         moved = (centre - self.centre) / scale, np.log(scale / self.scale)
-        still = still and stand_still(moved, STILL, float(sizes.sum()))
+        still = (still or settled) and stand_still(moved, STILL, float(sizes.sum()))
         return Outlyingness(centre, scale, max(FAR, float(calmest)) if still else 0.0)
 
     def apart(self, other: Outlyingness) -> float:
@@ -153,9 +166,9 @@ class Outlyingness:
         )
 
     def implausible(self) -> str:
-        """Why no counts can give these figures; empty when nothing speaks against them."""
+        """Why no counts can give these figures; empty if they are plausible."""
         possible = (self.scale > 0.0).all() and (self.cut == 0.0 or self.cut >= FAR * (1.0 - 1e-9))
-        return "" if possible else "the columns' outlyingness is of no possible scale"
+        return "" if possible else "the columns' outlyingness has an impossible scale"
 
     def _sizes(self, places: FloatArray) -> FloatArray:
         off: FloatArray = np.abs(places - self.centre[:, None]) / self.scale[:, None]
@@ -164,7 +177,7 @@ class Outlyingness:
 
 def _projected(M: FloatArray, features: Features) -> FloatArray:
     """Columns along the directions, DIRECTIONS × n; unobserved entries count as the median. Features of few values,
-    and those half of whose entries are equal, are left out: their other values lie far out, and are none the odder."""
+    and those half of whose entries are equal, are left out: their other values lie far out without being odd."""
     standing = np.clip((M - features.median[:, None]) / features.spread[:, None], -CLIP, CLIP)
     left_out = np.isnan(standing) | (features.few | (features.one_value > HALF))[:, None]
     return np.asarray(directions(len(M)) @ np.where(left_out, 0.0, standing))

@@ -10,14 +10,12 @@ from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 
-from dcfpca.rpca.column_blocks import blocks
 from dcfpca.rpca.kernels.refinement_loops import TUKEY
 from dcfpca.rpca.method import Consensus, FloatArray, Layout, Outcome, TensorMessage, Total
 from dcfpca.rpca.refinement.alternating_fit import (
     RoundSums,
     fit_columns,
     leverage_of,
-    objective_by_column,
     pulls,
     row_step,
 )
@@ -25,9 +23,11 @@ from dcfpca.rpca.refinement.closing_plan import NULL, REFINE, SHAPE, VALIDATE, C
 from dcfpca.rpca.refinement.closing_stage import (
     COUNTERS,
     ClosingStage,
+    Read,
     carried_coefficients,
     hidden_columns,
     keep_coefficients,
+    sampled_blocks,
 )
 from dcfpca.rpca.refinement.noise_scale import (
     MARGINAL_BINS,
@@ -38,7 +38,15 @@ from dcfpca.rpca.refinement.noise_scale import (
     median_of_sides,
 )
 from dcfpca.rpca.refinement.outlyingness import COUNTS as OUTLYING_COUNTS
-from dcfpca.rpca.refinement.outlyingness import DIRECTIONS, OUTLYING_BINS, PLACE_BINS, PLACES, Outlyingness, stand_still
+from dcfpca.rpca.refinement.outlyingness import (
+    DIRECTIONS,
+    OUTLYING_BINS,
+    PLACE_BINS,
+    PLACES,
+    Outlyingness,
+    searched_for,
+    stand_still,
+)
 from dcfpca.rpca.round_limits import BOUND_ROUNDS, MOST_ROUNDS
 from dcfpca.rpca.scaling import ENTRIES
 from dcfpca.rpca.small_cells import merge_sides
@@ -47,10 +55,14 @@ from dcfpca.rpca.stage_checks import broken_count, exceeds, indefinite, unequal
 from dcfpca.rpca.stage_list import StagedSite
 
 STILL = 0.2  # spreads by which medians, and logarithms by which spreads, may still move (root mean square)
+SETTLED = 4  # rounds: values that jump even then, between groups of merged counts, are held: they would go on to
+FEWEST_GROUPS = 5.0  # of merged counts a site: with fewer, directions err so much that honest columns lie far out
+MOST_GROUPS = 200.0  # … with more, values settle by themselves
 MEASURING_ROUNDS = 4  # of those at the chosen rank, in which the noise is still measured; then it is fixed
 STEADY = 0.02  # of themselves, by which scales of features hardly move: then they are as well measured as they get
 REST = 0.03  # L moves by less than this share of the noise …
-REST_OF_ERROR = 0.15  # … or of the statistical error of L
+REST_OF_ERROR = 0.3  # … or of the statistical error of L
+MOST_REST = 0.06  # … which with few features is mostly that of the columns' own coefficients
 AT_MEDIAN = 1e-9  # of the spread: values that are the median but for rounding all count as not above it
 MOST_PULL = 0.8**2 / 5**0.5 * TUKEY  # the largest ψ(x) of Tukey's biweight
 
@@ -58,26 +70,30 @@ MOST_PULL = 0.8**2 / 5**0.5 * TUKEY  # the largest ψ(x) of Tukey's biweight
 class Refinement(ClosingStage):
     """Rounds of refinement."""
 
-    def __init__(self, fit: Stage, width: int, bound: int | None, *, whole: bool) -> None:
+    def __init__(self, fit: Stage, width: int, bound: int | None, least: int, *, whole: bool) -> None:
         tensor = width + 2 + 2 * RESIDUAL_BINS.count + 2 * MARGINAL_BINS.count
         up = Layout(fit.down.rows, tensor, 3 + width + width * (width + 1) // 2 + OUTLYING_COUNTS)
         super().__init__(REFINE, fit, width, up, (REFINE, VALIDATE, *(SHAPE,) * whole, NULL), bound)
+        self._least = least
 
     def answer(self, site: StagedSite, asked: Consensus) -> TensorMessage:
-        """The sums of a round, after the columns were fitted anew."""
+        """The sums of a round, after the columns were fitted again: a sample of them, while entries are hidden."""
         plan, hidden = ClosingPlan.of(asked.broadcast), hidden_columns(site)
-        hidden.hiding = plan.hiding
-        total, V = np.zeros(self.up.size), np.zeros((site.view.own.shape[1], plan.rank))
-        for first, last in blocks(site.view.own):
-            whole, model = hidden.columns.read(first, last), plan.model
-            M = hidden.shown_of(whole, first)
+        hidden.hiding, model, columns = plan.hiding, plan.model, site.view.own.shape[1]
+        total, V = np.zeros(self.up.size), np.zeros((columns, plan.rank))
+
+        def read(first: int, last: int) -> Read:
+            whole = hidden.columns.read(first, last)
+            return [whole, hidden.shown_of(whole, first)]
+
+        for places, (whole, M) in sampled_blocks(site, taking_part(plan), read):
             # Where this site took no part in the round before, V begins at the data alone.
-            start = None if plan.fresh else carried_coefficients(site, model.U, first, last)
-            V[first:last] = fit_columns(model, M, start)
-            loss = float(objective_by_column(model, M, V[first:last]).sum())
-            total += refinement_update(plan, whole, M, V[first:last], loss).flat()
+            start = None if plan.fresh else carried_coefficients(site, model.U, places)
+            V[places] = fit_columns(model, M, start)
+            total += refinement_update(plan, whole, M, V[places]).flat()
         keep_coefficients(site, plan.subspace.U, V)
-        return TensorMessage.unflatten(self.up, total)
+        update = TensorMessage.unflatten(self.up, total)
+        return replace(update, scalars=np.append(columns / plan.columns, update.scalars[1:]))
 
     def merged(self, exact: TensorMessage, asked: Consensus, least: int) -> TensorMessage:
         """Counts of residuals, of values and of columns along directions with small cells merged, lowest to highest."""
@@ -107,15 +123,19 @@ class Refinement(ClosingStage):
         done, measuring = done + 1, not final or done < MEASURING_ROUNDS
         plan, moved = _stepped(asked, totals)
         if measuring:
-            plan = _measured(asked, plan, totals, bool(final))
+            # Where nothing is merged, nothing may depend on how columns are split over sites.
+            groups = asked.columns if self._least == 1 else asked.columns / (total.contributors * self._least)
+            told = FEWEST_GROUPS <= groups <= MOST_GROUPS
+            plan = _measured(asked, plan, totals, BOUND_ROUNDS + 1.0 if final else done, told)
         steady = _steady(asked, plan)
         rests = bool(final) and (steady or not measuring) and moved < self._rest(plan)
         spent = bool(final) and done >= MOST_ROUNDS
         stage = self.name
         if rests or spent or (not final and (steady or done >= BOUND_ROUNDS)):
             stage, plan = self.after_fit(plan) if final else VALIDATE, replace(plan, hiding=False)
-        entries = (totals.above + totals.below).sum(axis=1)
-        consensus = replace(consensus, memory={**consensus.memory, ENTRIES: entries})
+        if taking_part(asked) >= 1.0:
+            entries = (totals.above + totals.below).sum(axis=1)
+            consensus = replace(consensus, memory={**consensus.memory, ENTRIES: entries})
         counters = (columns, done, final, float(bool(limited) or (spent and not rests)))
         return self.next_round(consensus, stage, plan, counters, moved)
 
@@ -123,7 +143,7 @@ class Refinement(ClosingStage):
         """How little L must move: a share of the noise, or of the error that any estimate of this rank has."""
         rows = plan.U.shape[0]
         freedom = plan.rank * (rows + plan.columns) / (rows * plan.columns)
-        return max(REST, REST_OF_ERROR * float(np.sqrt(freedom)))
+        return float(np.clip(REST_OF_ERROR * np.sqrt(freedom), REST, MOST_REST))
 
     def conserved(self, consensus: Consensus, total: Total) -> str:
         """A feature has one entry a column at most; all its counts are of the same entries; and VᵀV is a sum of
@@ -132,9 +152,12 @@ class Refinement(ClosingStage):
         n = plan.columns
         if not (np.isfinite(sums.tensor).all() and np.isfinite(sums.scalars).all()):
             return ""  # the run has diverged, and ends by that
-        columns = float(sums.scalars[0])
+        columns, counted = (float(share) for share in sums.scalars[:2])
         if reason := self.changed_columns(columns, total):
             return reason
+        everybody = taking_part(plan) >= 1.0
+        if (unequal if everybody else exceeds)(counted, columns, 2.0 * total.rounding[1]):
+            return "the sums are not of the columns that take part"
         rounding = total.rounding[0] * n
         _, _, _, *counts = _split(self.width, sums.tensor * n)
         for part in counts:
@@ -142,12 +165,12 @@ class Refinement(ClosingStage):
                 return reason
         over, under, above, below = (part.sum(axis=1) for part in counts)
         shown, entries, summed = over + under, above + below, 2 * RESIDUAL_BINS.count * rounding
-        if exceeds(entries, columns * n, summed + total.rounding[1] * n):
+        if exceeds(entries, counted * n, summed + total.rounding[1] * n):
             return "a feature has more entries than there are columns"
         if (exceeds if plan.hiding else unequal)(shown, entries, 2.0 * summed):
             return "the counts of a feature's values and of its residuals are not of the same entries"
         known = consensus.memory.get(ENTRIES)
-        if known is not None and total.whole and unequal(entries, known, summed):
+        if known is not None and total.whole and (unequal if everybody else exceeds)(entries, known, summed):
             return "the counts of a feature do not add up to its entries in earlier rounds"
         if reason := _broken_directions(sums.scalars * n, total.rounding[1] * n):
             return reason
@@ -160,7 +183,7 @@ class Refinement(ClosingStage):
         if indefinite(gram, rounding[1]):
             return "the sum of squares of coefficients is negative"
         squares, slack = np.maximum(np.diag(gram), 0.0) + rounding[1], 3.0 * sum(rounding)
-        if exceeds(mean**2, sums.scalars[0] * squares, slack * (1.0 + np.abs(mean).max(initial=0.0))):
+        if exceeds(mean**2, sums.scalars[1] * squares, slack * (1.0 + np.abs(mean).max(initial=0.0))):
             return "the sum of coefficients is larger than that of their squares allows"
         if exceeds(weight[:, 0], entries, slack) or exceeds(-weight[:, 0], 0.0, slack):
             return "the weights of a feature's entries are not between zero and one"
@@ -174,11 +197,11 @@ class Refinement(ClosingStage):
 
 def _broken_directions(scalars: FloatArray, rounding: float) -> str:
     """Laws of the counts of columns along directions: every column is in each of them once."""
-    columns, (calm, *counts) = scalars[0], scalars[-1 - OUTLYING_COUNTS :]
+    columns, (calm, *counts) = scalars[1], scalars[-1 - OUTLYING_COUNTS :]
     if reason := broken_count(np.array(counts), rounding, columns + rounding, "a count of columns"):
         return reason
     if exceeds(calm, columns, rounding) or exceeds(-calm, 0.0, rounding):
-        return "products with V are of more columns than there are, or of fewer than none"
+        return "products with V are of a negative number of columns, or of more than there are"
     places, sizes = np.split(np.array(counts), [PLACES])
     along = places.reshape(2, DIRECTIONS, -1).sum(axis=(0, 2))
     slack = (2 * PLACE_BINS.count + OUTLYING_BINS.count + 1) * rounding
@@ -196,19 +219,21 @@ def _stepped(asked: ClosingPlan, totals: RefinementTotals) -> tuple[ClosingPlan,
     return replace(asked, U=U, variance=variance, centre=subspace.centre, taken=taken, fresh=False), moved
 
 
-def _measured(asked: ClosingPlan, plan: ClosingPlan, totals: RefinementTotals, final: bool) -> ClosingPlan:
+def _measured(asked: ClosingPlan, plan: ClosingPlan, totals: RefinementTotals, done: float, told: bool) -> ClosingPlan:
     """The plan with the scales of features that the counts tell, and what of columns along directions.
 
     Once values hold still they stay as they are, so that what entries are judged by depends neither on how many rounds
-    the noise of what is shown takes, nor on the rank.
+    the noise of what is shown takes, nor on the rank. Where some do, the others are held as well, if merged counts have
+    groups enough that they are `told`.
     """
     found = marginals(totals.above, totals.below, plan.median, plan.spread)
     moved = (found.median - asked.median) / found.spread, np.log(found.spread / asked.spread)
     # Directions are in units of the features: while those move, every column would look outlying.
-    outlying = plan.outlying.after(totals.outlying, stand_still(moved, STILL, plan.columns))
-    holds = final or (outlying.cut > 0.0 and _hardly(moved))
+    still, told = stand_still(moved, STILL, plan.columns), told and not searched_for(moved, STILL, plan.columns)
+    outlying = plan.outlying.after(totals.outlying, still, settled=told and done > SETTLED + 1)
+    holds = done > BOUND_ROUNDS or (outlying.cut > 0.0 and _hardly(moved))
     if not (holds and plan.outlying.cut > 0.0):
-        plan = replace(plan, outlying=outlying, **asdict(found))
+        plan = replace(plan, outlying=outlying, **({} if told and done > SETTLED else asdict(found)))
     leverage = leverage_of(asked.subspace, asked.model.ridge)
     return replace(plan, noise=fit_noise(totals.residuals, plan.noise, plan.spread, leverage))
 
@@ -231,9 +256,12 @@ def _units(plan: ClosingPlan) -> FloatArray:
     return np.asarray(np.sqrt(np.maximum(plan.variance, max(1e-12 * largest, np.finfo(np.float64).tiny))))
 
 
-def refinement_update(
-    plan: ClosingPlan, whole: FloatArray, M: FloatArray, V: FloatArray, objective: float
-) -> TensorMessage:
+def taking_part(plan: ClosingPlan) -> float:
+    """The share of the columns, at least 1 if all, that take part in a round with this plan."""
+    return plan.sample_share if plan.hiding else 1.0
+
+
+def refinement_update(plan: ClosingPlan, whole: FloatArray, M: FloatArray, V: FloatArray) -> TensorMessage:
     """The sums of a refinement round over these columns, of which M is shown. Values are counted of hidden entries as
     well: so features' scales, and all that entries are judged by, do not depend on which entries a site hides."""
     model, n, units, width = plan.model, plan.columns, _units(plan), plan.U.shape[1]
@@ -249,8 +277,7 @@ def refinement_update(
     scaled[calm, : plan.rank] = V[calm] / units[: plan.rank]
     tensor = np.column_stack([pull @ scaled, pull.sum(axis=1), weight, *counts])
     gram = (scaled.T @ scaled)[np.triu_indices(width)]
-    unit = float(np.sum(model.noise**2))
-    head, outlying = [M.shape[1], objective / max(unit, 1e-300)], plan.outlying.counts(places)
+    head, outlying = [0.0, M.shape[1]], plan.outlying.counts(places)  # the site's columns are counted elsewhere
     scalars = np.concatenate([head, scaled.sum(axis=0), gram, [np.count_nonzero(calm)], outlying])
     return TensorMessage(tensor / n, scalars / n)
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from dcfpca.rpca.calibration.expectation import (
     TRUSTED,
     Expectation,
+    Expected,
     ScoreModel,
     chunks,
     expect,
@@ -22,6 +23,7 @@ from dcfpca.rpca.calibration.expectation import (
 from dcfpca.rpca.calibration.leave_one_out import Origin
 from dcfpca.rpca.calibration.sample_test import normal_distance, oddness
 from dcfpca.rpca.method import Findings, FloatArray
+from dcfpca.rpca.own_view.slips import Slips, slipped
 from dcfpca.rpca.refinement.alternating_fit import fit_columns
 from dcfpca.rpca.refinement.closing_plan import ClosingPlan, FitEnding
 from dcfpca.rpca.refinement.noise_scale import column_p_value, distance_p_value, fresh_distance_p_value
@@ -35,20 +37,10 @@ MOSTLY_ODD = 0.01  # a median p-value of a site's samples: they are not of the p
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Expected:
-    """Entries (m × n) as the other entries of their sample say, in the data's units, and how many deviations they lie
-    off; NaN where unobserved."""
-
-    value: FloatArray
-    z: FloatArray
-    odd: FloatArray  # n: how odd the samples are as a whole
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class Scored:
     """Entries (m × n) and columns (n) held against the null."""
 
-    expected: FloatArray
+    others: Expected
     z: FloatArray  # deviation from what is expected, in units of the feature and side; NaN where unobserved
     entry_p_value: FloatArray
     exceeded_by: FloatArray  # at most so many entries of the feature are further off; NaN: more than is told
@@ -80,23 +72,24 @@ def squared_distance(plan: ClosingPlan, V: FloatArray) -> FloatArray:
 
 
 def expect_entries(plan: ClosingPlan, M: FloatArray, L: FloatArray, *, fresh: bool = False) -> Expected:
-    """What the others say of every entry: by the whole covariance of scores where the run has it, by the directions of
-    a refined L where features are many, and by L itself where a fit was not refined. `fresh` columns had no part in
+    """What the others predict of every entry: by the whole covariance of scores where the run has it, by the directions
+    of a refined L where features are many, and by L itself where a fit was not refined. `fresh` columns had no part in
     the model."""
     calibration = plan.calibration
     if plan.ending is not FitEnding.REFINED or calibration is None:
-        z = (M - L) / plan.noise[:, None]
-        return Expected(L, z, normal_distance(np.zeros(M.shape[1]), z, np.zeros(M.shape, dtype=bool)))
+        z, noise = (M - L) / plan.noise[:, None], np.broadcast_to(plan.noise[:, None], M.shape)
+        none: NDArray[np.bool_] = np.zeros(M.shape, dtype=bool)
+        return Expected(L, z, normal_distance(np.zeros(M.shape[1]), z, none), L, noise, none)
     if not calibration.whole:
         kept = plan.subspace
         model = ScoreModel(kept.centre, kept.U * np.sqrt(kept.variance), plan.noise**2, np.zeros(len(M), dtype=bool))
         near: NDArray[np.bool_] = np.abs(M - L) <= TRUSTED * plan.noise[:, None]
         parts = [(M[:, cut], expect(model, M[:, cut], near[:, cut])) for cut in _chunks(model, M)]
-        return Expected(
-            np.concatenate([found.score for _, found in parts], axis=1),
-            np.concatenate([found.z(own) for own, found in parts], axis=1),
-            _oddness(plan, model, parts, 1.0, None if fresh else plan.calm(M)),
+        expected, deviation = (
+            np.concatenate([getattr(found, name) for _, found in parts], axis=1) for name in ("score", "deviation")
         )
+        odd = _oddness(plan, model, parts, 1.0, None if fresh else plan.calm(M))
+        return Expected(expected, (M - expected) / deviation, odd, expected, deviation, near)
     shape, model = calibration.shape, calibration.model
     scores = shape.forward(M)
     parts = [(scores[:, cut], expect(model, scores[:, cut])) for cut in _chunks(model, M)]
@@ -106,7 +99,8 @@ def expect_entries(plan: ClosingPlan, M: FloatArray, L: FloatArray, *, fresh: bo
     )
     deviation = np.sqrt(deviation**2 + tail_variance(model, scores, trusted, plan.columns))
     odd = _oddness(plan, model, parts, shrinkage(len(M), plan.taken), None if fresh else plan.calm(M))
-    return Expected(shape.backward(expected), (scores - expected) / deviation, odd)
+    z = (scores - expected) / deviation
+    return Expected(shape.backward(expected), z, odd, expected, deviation, trusted)
 
 
 def _oddness(
@@ -144,14 +138,20 @@ def score_columns(plan: ClosingPlan, M: FloatArray, L: FloatArray, V: FloatArray
     sizes = np.where(np.isnan(z), 0.0, np.abs(z))
     rank = plan.calibration.rank_of(sizes)
     values, largest = plan.calibration.entries, sizes.max(axis=0, initial=0.0)
-    return Scored(found.value, z, p, rank, values, sizes > null.cut, distance, largest, of_column)
+    return Scored(found, z, p, rank, values, sizes > null.cut, distance, largest, of_column)
 
 
 def score_twice(
-    plan: ClosingPlan, own: ClosingPlan | None, M: FloatArray, L: FloatArray, V: FloatArray
+    plan: ClosingPlan,
+    own: ClosingPlan | None,
+    M: FloatArray,
+    L: FloatArray,
+    V: FloatArray,
+    slips: Slips | None = None,
 ) -> tuple[Scored, Scored]:
-    """Columns by the site's own view and by what all sites share. Flagged is what both views flag, and what the own
-    view clearly does, so that nobody makes a pattern look usual and few samples accuse nobody by themselves."""
+    """Columns by the site's own view and by what all sites share. An entry is flagged if both views flag it, if the own
+    view clearly does, or if a slip that the site makes explains it: so nobody can make a pattern look usual, and the
+    own view, which rests on few samples, flags little by itself."""
     shared = score_columns(plan, M, L, V)
     if own is None:
         return shared, shared
@@ -165,7 +165,10 @@ def score_twice(
     # Where the others find usual what clearly contradicts itself here in several entries, they cannot judge the sample,
     # and more of it is wrong than elsewhere.
     beyond_them = np.count_nonzero(clear & ~shared.flagged, axis=0) >= SEVERAL
-    return replace(scored, flagged=np.where(beyond_them, sizes > cut / CLEARLY, flagged), p_value=p_value), shared
+    flagged = np.where(beyond_them, sizes > cut / CLEARLY, flagged)
+    if slips is not None:
+        flagged = flagged | slipped(slips, own.calibration, own.columns, M, scored.others)
+    return replace(scored, flagged=flagged, p_value=p_value), shared
 
 
 def _sample_p_value(
@@ -190,7 +193,7 @@ def findings_of(
     S = scipy.sparse.csc_array((M[rows, columns] - L[rows, columns], (rows, columns)), shape=M.shape)
     places = rows, columns
     return S, Findings(
-        scored.expected[places],
+        scored.others.value[places],
         scored.z[places],
         scored.exceeded_by[places],
         scored.values[rows],
@@ -213,7 +216,7 @@ def transform_columns(plan: ClosingPlan, M: FloatArray) -> TransformedColumns:
 
 def normality(scored: Scored, plan: ClosingPlan) -> FloatArray:
     """How normal columns are, by the worse of two logarithms: of the p-value as a whole, and of Simes' combination of
-    the entries' tails. For ordering only, as it goes on falling where either is zero in doubles."""
+    the entries' tails. For ordering only: it still falls where either p-value is zero in doubles."""
     p = np.minimum(scored.p_value, column_p_value(scored.entry_p_value))
     tail = -0.5 * np.maximum(scored.largest_z**2, scored.distance / plan.distance_scale)
     return np.where(p > SMALLEST_P, np.log(np.maximum(p, SMALLEST_P)), tail)

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dcfpca.rpca.column_blocks import blocks
 from dcfpca.rpca.method import Consensus, FloatArray, Kind, Layout, TensorMessage, Total
 from dcfpca.rpca.refinement.alternating_fit import ColumnModel, carried_directions, fit_columns
 from dcfpca.rpca.refinement.closing_plan import NULL, REFINE, SHAPE, VALIDATE, VERDICT, ClosingPlan, FitEnding
-from dcfpca.rpca.refinement.closing_stage import COUNTERS, CURVE, ClosingStage, hidden_columns, results
+from dcfpca.rpca.refinement.closing_stage import (
+    COUNTERS,
+    CURVE,
+    ClosingStage,
+    Read,
+    hidden_columns,
+    results,
+    sampled_blocks,
+)
 from dcfpca.rpca.stage import Stage
 from dcfpca.rpca.stage_checks import exceeds
 from dcfpca.rpca.stage_list import StagedSite
@@ -21,13 +28,7 @@ CAP = 3.0  # an error larger than so many spreads counts as this: a hidden entry
 NEAR = 5.0  # a hidden entry further from its feature's median, in spreads, is an outlier itself, and not judged
 MARGIN = 1.05  # with many hidden entries standard errors are small, and directions that hardly help significant
 MANY_FEW = 0.8  # of the features have few values: then prediction is judged on the others
-# Columns, or entries where features are few, of all sites that are enough to tell ranks apart: with more, each rank's
-# error is known to far less than MARGIN.
-MOST_COLUMNS, MOST_ENTRIES = 10_000.0, 4e6
 EVERY = 8  # up to this rank all ranks are tried, above every step of half
-
-
-Judged = tuple[FloatArray, NDArray[np.bool_], NDArray[np.bool_]]
 
 
 class Validation(ClosingStage):
@@ -39,16 +40,16 @@ class Validation(ClosingStage):
         super().__init__(VALIDATE, fit, width, up, (REFINE, *(SHAPE,) * whole, NULL), bound)
 
     def answer(self, site: StagedSite, asked: Consensus) -> TensorMessage:
-        """Error sums of the hidden entries. A fit that is not refined has two ranks to tell of: none, and its own."""
+        """Error sums of the hidden entries. A fit that is not refined has two ranks to judge: zero, and its own."""
         plan, total = ClosingPlan.of(asked.broadcast), np.zeros(self.up.scalars)
         if plan.ending is FitEnding.REFINED:
-            for M, judged, unjudged in _sample(site, plan):
+            for _, (M, judged, unjudged) in sampled_blocks(site, plan.sample_share, partial(_judged, site, plan)):
                 known = np.where(unjudged, np.nan, M)
                 errors = errors_by_rank(plan.model, plan.median, known, judged, plan.spread)
                 total += validation_sums(errors, judged.sum(axis=0).astype(np.float64))
             return TensorMessage(np.zeros((0, 0)), total / plan.columns)
         for _, block in results(site, plan, hiding=True):
-            M, judged, _ = _judged(site, plan, (block.start, block.start + block.L.shape[1]))
+            M, judged, _ = _judged(site, plan, block.start, block.start + block.L.shape[1])
             own = column_errors(M, block.L, judged, plan.spread)
             none = column_errors(M, plan.median[:, None], judged, plan.spread)
             errors = np.stack([none, *[own] * (len(ranks_tried(self.width)) - 1)])
@@ -95,9 +96,9 @@ class Validation(ClosingStage):
         if exceeds(count, float(self.down.rows), rounding) or exceeds(count, squares, rounding):
             return "more entries are predicted than there are, or fewer squares than entries"
         if exceeds(errors, CAP * count, rounding) or exceeds(crossed, CAP * squares, rounding):
-            return "an error is larger than errors are counted"
+            return "an error is above the cap of errors"
         if exceeds(products, CAP**2 * squares, CAP**2 * rounding):
-            return "the square of an error is larger than errors are counted"
+            return "the square of an error is above the cap of errors"
         if not total.whole:
             return ""
         if exceeds(errors**2, products, rounding * (1.0 + errors)) or exceeds(
@@ -107,29 +108,16 @@ class Validation(ClosingStage):
         return ""
 
 
-def _sample(site: StagedSite, plan: ClosingPlan) -> Iterator[Judged]:
-    """`_judged` of as many columns as tell the ranks apart, some blocks' together."""
-    share = max(MOST_COLUMNS, MOST_ENTRIES / plan.U.shape[0]) / plan.columns
-    found: list[Judged] = []
-    for first, last in blocks(site.view.own):
-        chosen = hidden_columns(site).sampled(first, last, share)
-        if chosen.any():
-            found.append(tuple(part[:, chosen] for part in _judged(site, plan, (first, last))))  # type: ignore[arg-type]
-        if found and (last == site.view.own.shape[1] or sum(part[0].shape[1] for part in found) >= last - first):
-            yield tuple(np.concatenate(parts, axis=1) for parts in zip(*found, strict=True))  # type: ignore[misc]
-            found = []
-
-
-def _judged(site: StagedSite, plan: ClosingPlan, cut: tuple[int, int]) -> Judged:
+def _judged(site: StagedSite, plan: ClosingPlan, first: int, last: int) -> Read:
     """Data of these columns, the hidden entries whose prediction is judged, and those that are outliers themselves."""
-    M = site.view.whole.read(*cut)
-    hidden = hidden_columns(site).hidden(*cut) & ~np.isnan(M)
+    M = site.view.whole.read(first, last)
+    hidden = hidden_columns(site).hidden(first, last) & ~np.isnan(M)
     judged = judged_entries(M, hidden, plan.median, plan.spread) & plan.calm(M) & predictable(plan)[:, None]
-    return M, judged, hidden & ~judged
+    return [M, judged, hidden & ~judged]
 
 
 def predictable(plan: ClosingPlan) -> NDArray[np.bool_]:
-    """Features whose prediction is judged. A table of coins is predicted better by their shares than by medians, which
+    """Features whose prediction is judged. Binary features are predicted better by their shares than by medians, which
     are one of two values, and that is no structure."""
     return ~plan.few | (np.mean(plan.few) <= MANY_FEW)
 
@@ -207,7 +195,7 @@ class RankCurve:
         return self.ranks[int(np.flatnonzero(good)[0])]
 
     def of_one(self, rank: int) -> RankCurve:
-        """No rank, and this one: all that a fit without a choice of ranks tells of, which repeats its own error."""
+        """Rank 0 and this one: all that a fit without a choice of ranks has, which repeats its own error."""
         if rank == 0:
             return RankCurve((0,), self.error[:1], self.standard_error[:1])
         place = next(place for place, tried in enumerate(self.ranks) if tried >= rank)

@@ -1,6 +1,6 @@
 """Whether the answer of a run can be trusted, and why not, in one sentence; from sums that everybody has.
 
-Its notes say what a reader should know of features: which cannot carry a low-rank part, which stay unexplained. The
+Its notes say what a reader should know about features: which cannot carry a low-rank part, which stay unexplained. The
 shares are of the pooled counts of all sites, so a feature that is constant at one site alone is not named.
 """
 
@@ -32,7 +32,7 @@ MOST_NAMED = 8
 
 
 class Reason(NamedTuple):
-    """What speaks against an answer, and the key of the spec, as key=value, with which a run like it may do better."""
+    """A reason to doubt an answer, and the key of the spec, as key=value, with which a run like it may do better."""
 
     text: str
     change: str = ""
@@ -89,7 +89,7 @@ def _spiky(plan: ClosingPlan, figures: dict[str, float], features: Sequence[str]
     share = figures["worst_flagged"] / max(rows * figures["flagged"], 1e-300)  # as if all had as many entries
     if plan.ending is not FitEnding.EXACT and figures["flags"] >= FEWEST_SPIKY and rows > 2 and share > SPIKY_SHARE:
         name = named([int(figures["worst_feature"])], features)
-        yield f"Most of all flags, and so set aside (exclude = […] in [data] at the sites leaves it out): {name}."
+        yield f"Has most of all flags, and is set aside (exclude = […] in [data] at the sites leaves it out): {name}."
 
 
 def _lower_rank(plan: ClosingPlan, bound: int | None) -> Reason:
@@ -118,7 +118,7 @@ def _flagged(figures: dict[str, float]) -> str:
 
 
 def _ordinary(figures: dict[str, float]) -> str:
-    """How many of the flagged entries are expected to be ordinary; that nobody knows where it was not checked."""
+    """How many of the flagged entries are expected to be ordinary, or that it was not checked."""
     flags = figures["flags"]
     if figures["ordinary_most"] <= 0.0:
         return "; how many of them are ordinary was not checked"
@@ -148,21 +148,21 @@ def _other_splits(plan: ClosingPlan, figures: dict[str, float], features: Sequen
     if odd > 0.0:
         yield Reason(f"most entries of {odd * plan.columns:.0f} samples are outliers")
     if local := local_features(np.linalg.qr(plan.subspace.U)[0]).tolist():
-        yield Reason(f"a direction lives on {named(local, features)} alone, where outliers cannot be told from it")
+        yield Reason(f"a direction rests on {named(local, features)} alone, where it cannot be told from outliers")
     if figures["on_few"] > 0.0:
-        yield Reason("a direction lives on few samples alone, whose entries may as well be outliers")
+        yield Reason("a direction rests on few samples alone, whose entries may just as well be outliers")
 
 
 def _of_the_answer(
     plan: ClosingPlan, figures: dict[str, float], features: Sequence[str], lower: Reason
 ) -> Iterator[Reason]:
-    """What speaks against an answer on data that is not exact; `lower` is what to do where the rank is too large."""
+    """Reasons to doubt an answer on data that is not exact; `lower` is what to do where the rank is too large."""
     worst, odd = int(figures["worst_feature"]), figures["odd_columns"]
     if plan.rank and figures["predicted"] < POOR_PREDICTION:
         yield Reason(f"the model predicts hidden entries hardly better than medians do{lower.text}", lower.change)
     if figures["failing"] > 0.0:
         yield Reason(
-            "models of their own predict the hidden entries of most sites more than twice as well as the shared one"
+            "at most sites a model of the site's own predicts hidden entries more than twice as well as the shared one"
         )
     if plan.rank and _noiseless(plan) > MANY_NOISELESS:
         yield Reason(f"most features have no noise left although the data is not exact{lower.text}", lower.change)

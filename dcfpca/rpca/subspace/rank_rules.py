@@ -68,10 +68,10 @@ class RankRules:
     ) -> FloatArray:
         """d with the directions that enter before λ has come down to them, because only L can have made them.
 
-        While L stands, a weak direction would otherwise wait for a λ that waits for the residual it leaves. What
-        outliers below λ make is told from it by three marks: they do not raise the median residual, a single one makes
+        While L stands, a weak direction would otherwise wait for a λ that waits for the residual it leaves. Three signs
+        tell it from what outliers below λ make: they do not raise the median residual, a single one makes
         a direction of one feature, and many make singular values that no gap parts from the next. A direction that
-        entered so stays while a gap follows it.
+        entered this way stays while a gap follows it.
         """
         stretch, entering = old.schedule.step / old.schedule.relaxation, int(np.count_nonzero(weights))
         least = self._noise_bar(stretch * schedule.influence, columns)
@@ -106,8 +106,8 @@ class RankRules:
     def deferred_directions(self, values: FloatArray, old: State) -> slice:
         """The directions beyond the first gap; they may enter L only after the stronger ones have converged.
 
-        Until then, what is not yet explained of the strong ones looks like directions of its own; once these are in L,
-        the entries that could tell lie beyond the threshold, and they stay.
+        Until then, what is not yet explained of the strong ones looks like directions of its own; once these are in L
+        they stay, because the entries that contradict them lie beyond the threshold.
         """
         gaps = np.flatnonzero(values[:-1] / self.settings.narrow_gap >= values[1:])
         at_rest = old.change <= MOVING or old.held >= HELD_ROUNDS

@@ -237,7 +237,7 @@ def explained(schedule: Schedule, tolerance: float) -> bool:
 def final_thresholds(schedule: Schedule, settings: SubspaceSettings, tolerance: float) -> Schedule:
     """The schedule that the result of a converged run is made by: λ need not have come down to the noise by then.
 
-    L is known to the tolerance: a residual next to it tells of L and not of the data.
+    L is known to the tolerance: a smaller residual says something about L, not about the data.
     """
     if noise_governs(schedule, settings):
         return schedule

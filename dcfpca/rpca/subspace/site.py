@@ -84,7 +84,7 @@ class SubspaceFit:
         self._answered = int(np.asarray(snapshot["answered"], dtype=np.int64)[0])
 
     def finish(self, broadcast: TensorMessage) -> Iterator[ResultBlock]:
-        """L = U D Vᵀ with V converged under the final U, and S = firm(M − L); locked columns are projected anew where
+        """L = U D Vᵀ with V converged under the final U, and S = firm(M − L); locked columns are projected again where
         that leaves fewer outliers. Leaves the state of the site as it was."""
         plan, figures = RoundPlan.of(broadcast), CertificateSums()
         unexplained = UnexplainedSums.of(plan)

@@ -110,3 +110,19 @@ def test_features_of_other_units_or_levels_are_scaled_and_those_that_hardly_vary
     assert not share_unit_and_level(median + np.array([0.0, 20.0, 0.0, 0.0]), deviation)
     assert not share_unit_and_level(median, deviation * np.array([1.0, 100.0, 0.01, 1.0]))
     assert not share_unit_and_level(median, np.zeros(4))
+
+
+def test_a_coin_has_no_scale_of_the_digits_that_its_centre_is_found_by() -> None:
+    centre, scale = units_of_coin(-0.044641636506989144, 0.05068011873981862)
+    assert abs(centre + 0.044641636506989144) < 1e-8
+    assert scale == 1.0
+
+
+def units_of_coin(one: float, other: float) -> tuple[float, float]:
+    """What a run finds of a feature that has the one value more often, beside three others."""
+    draw = np.random.default_rng(3)
+    M = np.vstack([np.where(np.arange(120) % 20 < 11, one, other), draw.normal(size=(3, 120))])
+    method = method_of(parse_spec({"rows": 4, "rank": 1, "scaling": "robust", "closing_rounds": False, "rounds": 2}))
+    consensus = simulate(method, [ArrayColumns(part) for part in np.split(M, 3, axis=1)]).consensus
+    centre, scale = found_units(consensus.broadcast, 4)
+    return float(centre[0]), float(scale[0])

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Iterator
 
 import numpy as np
 import pytest
+import scipy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -118,3 +120,19 @@ def test_a_conspirator_does_not_steer_a_search_to_the_largest_value_of_the_other
     assert off[1].max() < 1e-5  # the digits of a median: the attack works where nothing is merged
     assert off[5].min() > 1e-5
     assert np.median(off[5]) > 1e-2
+
+
+@pytest.mark.parametrize("entries", [3.0, 40.0, 1000.5, 60_000.0])
+def test_levels_are_those_over_all_groups_though_most_are_certain(entries: float) -> None:
+    merging, levels = Merging(entries, 3, 5), np.concatenate([[0.0, 1e-6, 1.0 - 1e-9, 1.0], np.linspace(0.0, 1.0, 21)])
+    groups = max(int(entries // 5), 1)
+    middle = (np.arange(groups) + 0.5) * entries / groups + 0.5
+    every = scipy.special.betainc(middle, entries + 1.0 - middle, levels[:, None]).mean(axis=1)
+    np.testing.assert_allclose(merging.levels(levels), every, rtol=0.0, atol=1e-13)
+
+
+def test_levels_of_very_many_columns_take_little_memory() -> None:
+    tracemalloc.start()
+    Merging(3e6, 1, 5).levels(np.full(100, 0.1))
+    assert tracemalloc.get_traced_memory()[1] < 32 << 20  # all groups would take 480 MB
+    tracemalloc.stop()

@@ -122,6 +122,39 @@ def test_parts_held_in_memory_give_what_the_whole_gives_also_after_a_restart(
     assert close(collect(fresh, ours).L, collect(parted, ours).L)
 
 
+def noisy() -> FloatArray:
+    """As `matrix`, without gaps, with noise; one feature repeats a value over several parts, one drifts over all."""
+    rng = np.random.default_rng(1)
+    M = rng.standard_normal((30, 3)) @ rng.standard_normal((3, 550)) + 0.3 * rng.standard_normal((30, 550))
+    M[4, 300:360] = 1.25
+    M[9] += np.linspace(-2.0, 2.0, 550)
+    return M
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scaling", ["none", "robust"])
+def test_instruments_are_those_of_the_whole_site_and_named_once(tmp_path: Path, scaling: str) -> None:
+    np.save(tmp_path / "M.npy", noisy())
+    columns = open_matrix(DataTable(path=tmp_path / "M.npy"), tmp_path, LIMIT).columns
+    method = method_of(parse_spec({"rows": 30, "rank": 3, "scaling": scaling}))
+    parted, whole = Engine(2, memory_limit=LIMIT, scratch=tmp_path).site(method, columns), ArrayColumns(noisy())
+    assert isinstance(parted, PartitionedSite)
+    found = []
+    for site in (parted, method.site(whole)):
+        consensus = method.begin()
+        while consensus.outcome is None:
+            consensus, _ = run(method, site, consensus, 1)
+        found.append(collect(site, consensus).instruments)
+    assert [(one.feature, one.kind, one.first, one.last) for one in found[0]] == [
+        (4, "stuck", 300, 359),
+        (9, "drift", 0, 549),
+    ]
+    for one, other in zip(*found, strict=True):
+        assert (one.feature, one.kind, one.first, one.last) == (other.feature, other.kind, other.first, other.last)
+        assert one.amount == pytest.approx(other.amount, rel=1e-3)
+    assert found[0][0].amount == pytest.approx(1.25)
+
+
 def test_no_more_parts_compute_at_a_time_than_there_are_threads(tmp_path: Path) -> None:
     lock, computing, most = threading.Lock(), 0, 0
     workers = Engine(1, scratch=tmp_path)._part_workers(1, WindowedColumns(ArrayColumns(matrix()), 40))

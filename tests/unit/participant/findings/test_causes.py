@@ -9,7 +9,20 @@ import pytest
 
 from dcfpca.rpca.column_blocks import ArrayColumns
 from dcfpca.rpca.method import FloatArray
-from participant.findings.causes import CODE, COPIED, DECIMAL, DIGITS, SIGN, SWAPPED, UNIT, Cause, Flagged, explain
+from participant.findings.causes import (
+    CODE,
+    COPIED,
+    DECIMAL,
+    DIGITS,
+    SIGN,
+    SWAPPED,
+    UNIT,
+    Cause,
+    Flagged,
+    Judged,
+    explain,
+    kind_shares,
+)
 
 HEIGHT, WEIGHT, SUGAR, DRIFT = range(4)
 NAMES = ("height", "weight", "sugar", "drift")
@@ -133,10 +146,21 @@ def test_the_name_of_a_feature_decides_between_units_and_without_it_both_are_tol
         entry = [Flagged(WEIGHT, PATIENT, 71.0, 8.3)]
         (told[name],) = explain(ArrayColumns(M), unsure, wide, ("a", name, "c", "d"), entry)
     assert told["weight"] == Cause(UNIT, "in lb instead of kg", 77.3)
-    assert told["waist"] == Cause(UNIT, "in cm instead of in", 67.1)
+    assert told["waist"] == Cause(UNIT, "in cm instead of inches", 67.1)
     assert told["albumin"] is None
     M[WEIGHT, PATIENT] = 156.97  # 71.2 lb and 61.8 cm
     (both,) = explain(ArrayColumns(M), unsure, wide, "abcd", [Flagged(WEIGHT, PATIENT, 71.0, 7.2)])
     assert both is not None
-    assert both.sentence == "in lb instead of kg, or in cm instead of in"
+    assert both.sentence == "in lb instead of kg, or in cm instead of inches"
     assert math.isnan(both.corrected)
+
+
+def test_a_story_that_many_entries_have_is_believed_of_each_sooner() -> None:
+    one = Judged(1.0, ((15.0, Cause(DECIMAL, "ten times too large", 3.0), True),))
+    plain = Judged(1.0, ((0.01, Cause(DECIMAL, "ten times too large", 3.0), True),))
+    assert one.told(kind_shares([one])) is None
+    cause = one.told(kind_shares([one] * 30))
+    assert cause is not None
+    assert cause.kind == DECIMAL
+    assert plain.told(kind_shares([one] * 30)) is None
+    assert kind_shares([]).sum() == pytest.approx(1.0)

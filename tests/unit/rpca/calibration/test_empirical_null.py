@@ -18,7 +18,7 @@ def counted(sizes: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def null_of(z: NDArray[np.float64]) -> Null:
-    return fit_null(counted(z)[0])
+    return fit_null(counted(z)[0], 0.15)
 
 
 def test_normal_deviations_are_hardly_ever_flagged() -> None:

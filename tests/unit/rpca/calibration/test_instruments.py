@@ -2,15 +2,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from dcfpca.rpca.calibration.instruments import InstrumentScan
+from dcfpca.rpca.calibration.instruments import InstrumentScan, scan_block
 from dcfpca.rpca.method import FloatArray, Instrument
 
 
 def scanned(M: FloatArray, z: FloatArray, block: int = 1000) -> tuple[Instrument, ...]:
     scan = InstrumentScan(len(M))
     for start in range(0, M.shape[1], block):
-        scan.add(start, M[:, start : start + block], z[:, start : start + block])
-    return scan.found(np.ones(len(M)))
+        here = slice(start, start + block)
+        scan.add(start, scan_block(M[:, here], z[:, here], np.ones(len(M))))
+    return scan.found()
 
 
 def noise(seed: int = 0, rows: int = 10, columns: int = 150) -> FloatArray:

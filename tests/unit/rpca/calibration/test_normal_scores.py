@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from dcfpca.rpca.calibration.normal_scores import (
     LEVELS,
+    SCORES,
     SHAPE_BINS,
     NormalScores,
     shape_from_counts,
@@ -155,3 +156,14 @@ def test_groups_of_values_are_told_from_any_single_group() -> None:
     ]
     knots = np.array([np.quantile(values, LEVELS) for values in (*single, *groups)])
     assert NormalScores(knots, np.ones(6)).grouped().tolist() == [False] * 4 + [True] * 2
+
+
+def test_slopes_of_scores_are_those_of_the_map() -> None:
+    shape = NormalScores(np.stack([np.exp(SCORES), 2.0 * SCORES]), np.ones(2))
+    values, step = np.linspace(-9.0, 9.0, 181)[None, :] + 0.0123, 1e-5
+    for row in (0, 1):
+        rows = np.full(values.size, row)
+        scores, slopes = shape.at(rows, values)
+        higher, lower = (shape.at(rows, values + off)[0] for off in (step, -step))
+        smooth = np.abs((higher - 2.0 * scores + lower) / step**2) < 1e3  # not at a knot
+        np.testing.assert_allclose(slopes[smooth], ((higher - lower) / (2.0 * step))[smooth], rtol=1e-4)

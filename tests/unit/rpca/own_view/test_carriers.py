@@ -50,7 +50,7 @@ def test_a_direction_of_one_site_is_counted_once_and_left_out_of_the_model_that_
     assert np.linalg.norm(U.T @ pattern) < 0.5 * np.linalg.norm(pattern)
     verdict = method.verdict(run.consensus)
     assert verdict is not None
-    assert any("1 of 3 directions (sites: 1)" in note for note in verdict.notes)
+    assert any("1 of 3 directions (carried by 1)" in note for note in verdict.notes)
     as_told = replace(run.consensus, memory={})  # at a site
     assert method.model(as_told)["U"].shape[1] == 3
 
@@ -74,9 +74,9 @@ def test_a_site_that_plants_a_pattern_does_not_hide_it_from_another() -> None:
     ("change", "reason"),
     [
         (lambda s: _added(s, 3, 7.0), "the vote of the sites is larger than it can be"),
-        (lambda s: _added(s, 3, 0.5), "the vote of the sites is no whole number"),
-        (lambda s: _added(s, 4, 9.0), "more than there are sites"),
-        (lambda s: _added(s, 4, -9.0), "fewer carriers than none"),
+        (lambda s: _added(s, 3, 0.5), "the vote of the sites is not a whole number"),
+        (lambda s: _added(s, 4, 9.0), "above the number of sites"),
+        (lambda s: _added(s, 4, -9.0), "number of a direction's carriers is negative"),
         (lambda s: _added(s, 2, 2.0), "more entries are flagged than there are"),
     ],
 )
@@ -103,7 +103,7 @@ def test_a_model_that_fails_most_sites_is_told_at_the_operator() -> None:
         after = method.advance(consensus, replace(total, sums=replace(total.sums, scalars=scalars)))
         verdict = method.verdict(after)
         assert verdict is not None
-        assert ("the hidden entries of most sites" in verdict.sentence) == fails
+        assert ("at most sites a model of the site" in verdict.sentence) == fails
         assert ClosingPlan.of(after.broadcast).verdict[VERDICT.index("failing")] == float(fails)
 
 

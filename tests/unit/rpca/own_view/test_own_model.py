@@ -86,3 +86,16 @@ def test_few_columns_leave_the_shared_covariance_outside_of_its_leading_directio
     own = own_model(shared, _scores(rng, factors, 12))
     weak = np.linalg.eigh(covariance_of(shared))[1][:, : ROWS - 4]
     np.testing.assert_allclose(weak.T @ covariance_of(own) @ weak, weak.T @ covariance_of(shared) @ weak, atol=1e-6)
+
+
+def test_a_coin_keeps_its_variance_where_rounding_tells_its_values_apart() -> None:
+    """More than half of the entries lie next to the median, but not on it: no deviation of a coin is that small."""
+    rng, factors, _ = _world(7)
+    few = np.arange(ROWS) == 0
+    factors[0] = 0.0
+    shared = ScoreModel(np.zeros(ROWS), factors, np.where(few, 1.0, NOISE**2), few)
+    scores = _scores(rng, factors)
+    scores[0] = np.where(np.arange(COLUMNS) % 20 < 11, -1.6, 1.6) + 1e-12 * rng.normal(size=COLUMNS)
+    own = own_model(shared, scores)
+    assert covariance_of(own)[0, 0] > 0.5
+    assert np.abs(expect(own, scores).z(scores)[0]).max() < 4.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from dataclasses import replace
 
 import numpy as np
@@ -9,7 +10,8 @@ import numpy as np
 from dcfpca.rpca.calibration.calibration import Calibration
 from dcfpca.rpca.calibration.empirical_null import SIZE_BINS, Null, evidence_against
 from dcfpca.rpca.calibration.normal_scores import SCORES
-from dcfpca.rpca.own_view.own_view import beyond_chance, many_values, own_knots, own_null
+from dcfpca.rpca.method import FloatArray
+from dcfpca.rpca.own_view.own_view import SAMPLE, beyond_chance, columns_sample, many_values, own_knots, own_null
 from dcfpca.rpca.refinement.noise_scale import count_sizes
 
 ROWS, COLUMNS = 40, 90
@@ -85,3 +87,21 @@ def test_grades_and_features_of_few_samples_are_not_taken_for_many_values() -> N
     M[1] = rng.integers(1, 11, 400)
     M[2, 8:] = np.nan
     np.testing.assert_array_equal(many_values(M), [True, False, False, True])
+
+
+def test_a_sample_of_columns_keeps_no_block_in_memory() -> None:
+    alive, most = list[weakref.ref[FloatArray]](), 0
+
+    class Read:
+        shape = (512, 8 * SAMPLE)
+
+        def read(self, start: int, stop: int) -> FloatArray:
+            nonlocal most
+            block = np.full((512, stop - start), float(start))
+            alive.append(weakref.ref(block))
+            most = max(most, sum(one() is not None for one in alive))
+            return block
+
+    assert columns_sample(Read()).shape == (512, SAMPLE)
+    assert len(alive) > 50
+    assert most <= 2

@@ -175,7 +175,7 @@ def test_gradient_has_a_verdict_and_flags_at_the_same_rate() -> None:
 
 def test_the_one_feature_that_makes_most_flags_is_named(plan: ClosingPlan) -> None:
     most = {"flags": 100.0, "flagged": 0.01, "worst_flagged": 0.13, "worst_feature": 4.0}
-    said = "Most of all flags, and so set aside"
+    said = "Has most of all flags, and is set aside"
     assert any(said in note and "metric 4" in note for note in _notes(plan, **most))
     assert not any(said in note for note in _notes(plan, **most | {"worst_flagged": 0.05}))
     assert not any(said in note for note in _notes(plan, **most | {"flags": 9.0}))
