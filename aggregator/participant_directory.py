@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from aggregator.runner import Signal
+from aggregator.change_signal import Signal
 from aggregator.store import participants
 from aggregator.store.participants import ParticipantRecord
 from aggregator.store.thread import StoreThread

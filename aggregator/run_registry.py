@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
+from aggregator.change_signal import Signal
 from aggregator.ended_runs import EndedRun, data_of, remembered
 from aggregator.participant_directory import ParticipantDirectory
 from aggregator.proposal import Proposal, new_run
@@ -15,7 +16,7 @@ from aggregator.run import events, exports
 from aggregator.run.backup_recovery import ShownTicket, newer_attempt
 from aggregator.run.enrolment import away_members, fewest_enrolled
 from aggregator.run.state import Phase, Status
-from aggregator.runner import Runner, Signal
+from aggregator.runner import Runner
 from aggregator.store import run_rows
 from aggregator.store.run_rows import HeldRun, StoredRun
 from aggregator.store.thread import StoreThread

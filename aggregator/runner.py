@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from aggregator.change_signal import Signal
 from aggregator.returned_consensus import ReturnedConsensus
 from aggregator.round_sum import FinalConsensus, RoundSum
 from aggregator.run import events
@@ -56,29 +57,6 @@ class Batch:
     journal: list[events.Event] = field(default_factory=list)
     effects: list[Effect] = field(default_factory=list)
     replies: list[Reply | None] = field(default_factory=list)
-
-
-class Signal:
-    """Counts changes. Waiters wake when the count differs from the one they saw, so that none misses a change."""
-
-    def __init__(self) -> None:
-        self.version = 0
-        self._changed: asyncio.Event | None = None  # only while somebody waits: most runs are over
-
-    def fire(self) -> None:
-        """Wake everybody."""
-        self.version += 1
-        if self._changed is not None:
-            self._changed.set()
-            self._changed = None
-
-    async def wait(self, seen: int) -> int:
-        """Return at once if something changed since `seen`, else at the next change."""
-        while self.version == seen:
-            if self._changed is None:
-                self._changed = asyncio.Event()
-            await self._changed.wait()
-        return self.version
 
 
 class Runner:
@@ -186,7 +164,7 @@ class Runner:
     async def _work(self, queue: EventQueue) -> None:
         """Handle events as they come, until told to stop, or until the run is over and nothing is left to do.
 
-        A worker that waits for ever would keep its queue, task and context in memory for every run that ever ended.
+        A worker that waits without end would keep its queue, task and context in memory for every run that ever ended.
         """
         while (first := await queue.get()) is not None:
             queued = [first]

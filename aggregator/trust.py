@@ -118,7 +118,7 @@ class Trust:
         self._revoked_here -= set(marks)
 
     async def watch(self, changed: Callable[[], None]) -> None:
-        """Check the files for ever; `changed` is called after they were reloaded."""
+        """Check the files until cancelled; `changed` is called after they were reloaded."""
         while True:
             await asyncio.sleep(CHECK_SECONDS)
             seen = self._versions()

@@ -46,10 +46,10 @@ _TEXTS = {
 _NO_SUCH_KEY = ("extra_forbidden", "unexpected_keyword_argument")
 _REMOVED = dict.fromkeys(
     ("dropouts", "threshold", "policy.allow_dropouts", "policy.min_threshold"),
-    "there is no such key any more; remove it: a secure run waits for its members",
-) | {"server.threads": "there is no such key any more; remove it: sums are taken with one thread"}
+    "this key no longer exists; remove it: a secure run waits for its members",
+) | {"server.threads": "this key no longer exists; remove it: sums are taken with one thread"}
 """Keys of earlier versions, and what to do about them."""
-_OTHERWISE = "it is not written as it must be"
+_OTHERWISE = "its form is not valid"
 
 
 def _beside_the_file(value: Any, info: ValidationInfo) -> Any:

@@ -52,7 +52,8 @@ class RunSpec(BaseModel):
     rows: int = Field(0, ge=0, description="How many features a run has; 0: as the connected participants report.")
     features: tuple[FeatureName, ...] = Field(
         (),
-        description="Their names; each site selects and orders its own by them. Empty: as the sites have them.",
+        description="Names of the features; each site selects and orders its columns by them. Empty: as the sites "
+        "have them.",
     )
     features_sha256: str = Field(
         "",
@@ -83,7 +84,7 @@ class RunSpec(BaseModel):
         gt=0,
         le=0.5,
         description="How strict flags are: an entry is flagged if the probability that it is ordinary is below "
-        "20 times this.",
+        "15 times this.",
     )
     covariance: bool = Field(
         True,
@@ -91,22 +92,26 @@ class RunSpec(BaseModel):
         "directions of the low-rank part alone.",
     )
     min_carriers: int = Field(
-        2, ge=1, description="Fewest sites whose columns move along a direction of U that is shown and exported."
+        2,
+        ge=1,
+        description="A direction of U is shown and exported only if the columns of at least this many sites move "
+        "along it.",
     )
     max_share: float = Field(
         0.5,
         gt=0,
         le=1,
-        description="The most that one site's columns count for, of all columns, in the sums by which U is refined "
-        "and its rank chosen. 1: every column counts alike.",
+        description="Largest share that one site's columns may have in the sums that refine U and choose its rank. 1: "
+        "no limit.",
     )
     rounds: int = Field(100, ge=1, le=100_000, description="Stop after this many rounds.")
     tolerance: float = Field(1e-9, ge=0, lt=1, description="Stop when the subspace moves less than this; 0: never.")
     scaling: Literal["auto", "robust", "none"] = Field(
         "none",
-        description="robust: scale features by their medians and MADs over all sites, found from sums alone. auto: so "
-        "unless all features vary about zero by like amounts. none: as the data is. A proposal that leaves it out, by "
-        "command, file or Python, has auto.",
+        description="robust: centre and scale features by their medians and MADs over all sites, found from sums "
+        "alone. auto: "
+        "as robust, unless all features vary about zero by similar amounts. none: leave the data as it is. A "
+        "proposal without this key, by command, file or Python, has auto.",
     )
     warm_start: str = Field(
         "", max_length=100, description="Start from the subspace of this earlier finished run; empty: a random start."
@@ -130,7 +135,8 @@ class RunSpec(BaseModel):
     min_entries: int = Field(
         5,
         ge=1,
-        description="Fewest entries of every feature at every site with missing values; a site with fewer refuses.",
+        description="Entries that every feature must have at every site with missing values; a site with fewer "
+        "refuses.",
     )
     min_cell: int = Field(
         5,

@@ -44,8 +44,9 @@ class AggregatorTable(Section):
     """The aggregator that the daemon connects to."""
 
     address: Addresses = Field(
-        description="host:port; the host must be a name in the aggregator's certificate. With a standby both, with a "
-        "comma between: the daemon goes to the one that serves."
+        description="host:port; the host must be a name in the aggregator's certificate. With a standby, both "
+        "addresses with a "
+        "comma between; the daemon uses the one that serves."
     )
     proxy: Annotated[str, AfterValidator(proxy_url)] = Field(
         "", description="http://host:port of an HTTP proxy that passes CONNECT; empty: as https_proxy says."
@@ -92,7 +93,8 @@ class NotifyTable(Section):
     url: str = Field(
         "",
         pattern=r"^(https?://.*)?$",
-        description="A web address that gets a POST with JSON (site, run, label, until): a chat, a mail gateway.",
+        description="A web address, such as a chat or a mail gateway, that gets a POST with JSON (site, run, label, "
+        "until).",
     )
 
 
@@ -111,12 +113,18 @@ class EngineTable(Section):
 
     threads: int = Field(0, ge=0, le=1024, description="Threads of the linear algebra; 0: as many as usable cores.")
     memory_limit: Size = Field(
-        0, ge=0, description='For the matrix, such as "2 GiB": a larger one is read in blocks. 0: as the system allows.'
+        0,
+        ge=0,
+        description='Memory for the matrix, such as "2 GiB"; a larger matrix is read in blocks. A run whose rounds '
+        "need more, "
+        "and more than 256 MiB, is refused. 0: as the system allows.",
     )
     kind: Literal["method", "dask", "idle"] = Field(
         "method", description="method: do the local step here. dask: on a cluster. idle: send zeros, to measure."
     )
-    scheduler: str = Field("", description="Of the Dask cluster, such as tcp://host:8786; empty: processes here.")
+    scheduler: str = Field(
+        "", description="Address of the Dask cluster, such as tcp://host:8786; empty: processes here."
+    )
 
 
 class Config(Section):

@@ -56,7 +56,7 @@ class LocalSite:
         )
 
     def take_data(self, other: LocalSite) -> str:
-        """Go on with data that was read anew; returns in one line what differs, empty if nothing does."""
+        """Go on with data that was read again; returns in one line what differs, empty if nothing does."""
         said = _difference(self, other)
         self.matrix, self.data, self.column_set, self.source = other.matrix, other.data, other.column_set, other.source
         self.facts = other.facts
@@ -71,7 +71,7 @@ class LocalSite:
             return self.data.columns
 
     def columns_of(self, spec: RunSpec) -> ColumnSet:
-        """The columns that the sums of a run tell of: those with an entry in its features. Under differential privacy
+        """The columns that the sums of a run are about: those with an entry in its features. Under differential privacy
         all: which of a person's columns is used changes nothing about whom it is charged to."""
         if spec.privacy is not None or (used := self.part(spec)).columns.shape[1] == self.data.columns:
             return self.column_set

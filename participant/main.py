@@ -205,7 +205,9 @@ def approve(
     like: Annotated[
         str,
         typer.Option(
-            "--like", help="Also approve later runs with the same spec, for this long: 90d. Doubts still ask a person."
+            "--like",
+            help="Also approve later runs with the same spec, for this long: 90d. If there is a doubt about one, a "
+            "person is still asked.",
         ),
     ] = "",
     ended: Annotated[str, typer.Option("--end-like", metavar="RUN", help="End the approval of runs like this.")] = "",
@@ -285,7 +287,7 @@ def reject(
     reason: Annotated[str, typer.Option("--reason", help="Why; the operator reads it.")] = "",
     config: ConfigOption = Path("participant.toml"),
 ) -> None:
-    """Decline a run that waits for a person at the site. Who and why is in the ledger."""
+    """Decline a run that waits for a person at the site. Who declined, and why, is in the ledger."""
     from participant.commands.approve import decline_run, waiting_runs
 
     store, now_ms = _store(config), time.time_ns() // 1_000_000

@@ -20,27 +20,35 @@ COLUMNS_PER_RANK = 3
 
 
 class SitePolicy(PrivacyLimits):
-    """The `[policy]` table of the participant's configuration."""
+    """What the site allows. Nobody else can override it."""
 
     private: bool = Field(False, description="The reconstruction never leaves, whoever asks.")
     methods: tuple[MethodName, ...] = Field(get_args(MethodName), description="Methods the site takes part in.")
     max_rank: int = Field(
-        512, ge=1, description="Largest rank, or upper bound of it, and most features whose covariance is summed."
+        512,
+        ge=1,
+        description="Largest rank, or bound on it, that the site accepts; also the most features whose covariance is "
+        "summed.",
     )
     max_rounds: int = Field(1000, ge=1, description="Most rounds of one run.")
     min_cohort: int = Field(3, ge=2, description="Smallest cohort in whose sums the site takes part.")
     min_carriers: int = Field(
-        2, ge=1, description="Least `min_carriers` of specs with which the site takes part: what it alone has stays."
+        2,
+        ge=1,
+        description="Least `min_carriers` of a spec that the site accepts, so that a direction only this site has "
+        "stays here.",
     )
     on_shift: Literal["tell", "ask", "refuse"] = Field(
         "tell",
-        description="What the site does where its features differ from those of all sites, once a run knows their "
-        "medians and spreads and before its columns enter a fit: tell in its results, ask a person, or leave the run.",
+        description="What the site does if its features differ from those of all sites. A run knows medians and "
+        "spreads before "
+        "the columns enter a fit; the site then says so in its results, asks a person, or leaves the run.",
     )
     on_bad_model: Literal["tell", "alone"] = Field(
         "tell",
-        description="alone: where most sites say that the shared model fails them, the results here are formed from "
-        "the site's own columns alone.",
+        description="What the site does if most sites say that the shared model fails them. alone: form its results "
+        "from its "
+        "own columns.",
     )
     max_local_passes: int = Field(
         100,
@@ -56,29 +64,33 @@ class SitePolicy(PrivacyLimits):
     min_entries: int = Field(
         5,
         ge=1,
-        description="The `min_entries` of specs with which the site takes part, neither fewer nor more: what every "
-        "feature has at least, at every site of the cohort.",
+        description="Entries that every feature must have at every site of the cohort. The site takes part only in "
+        "runs whose "
+        "spec has exactly this `min_entries`.",
     )
     min_cell: int = Field(
         5,
         ge=1,
-        description="The `min_cell` of specs with which the site takes part, neither fewer nor more: no count that "
-        "leaves it is about fewer entries, smaller ones join their neighbours.",
+        description="Fewest entries that a count of this site may be about; smaller ones join their neighbours. The "
+        "site takes "
+        "part only in runs whose spec has exactly this `min_cell`.",
     )
     max_data_refusals: int = Field(
         5,
         ge=0,
-        description="How many proposals in 24 hours the site refuses by itself for reasons about its data. After that "
-        "it answers none without `dcfpca-participant approve`, because refusals could be used to ask about the data.",
+        description="How many proposals in 24 hours the site may refuse by itself for reasons about its data. After "
+        "that it "
+        "answers none without `dcfpca-participant approve`, because refusals reveal something about the data.",
     )
     allow_plain: bool = Field(False, description="Let the aggregator see this site's own updates.")
     verify: Literal["sampled", "always", "never"] = Field(
         "sampled",
-        description="Which sums and consensuses are checked: sampled means small ones, and others in turn.",
+        description="Which sums and consensuses the site checks. sampled: all small ones, and large ones in turn.",
     )
     allow_export: bool = Field(False, description="Send L and S to the operator when asked.")
     allow_export_with_privacy: bool = Field(
-        False, description="Let `allow_export` count for runs with privacy, which exact reconstructions would undo."
+        False,
+        description="Let `allow_export` also apply to runs with privacy, whose protection exact reconstructions undo.",
     )
     manual_approval: bool = Field(
         False, description="Wait for `dcfpca-participant approve RUN --by NAME` before enrolling."
@@ -108,7 +120,7 @@ class SiteFacts:
     used_columns: Callable[[RunSpec], int] | None = field(default=None, repr=False)
     """How many columns enter the sums of a run with this spec; None: all."""
     columns_of: Callable[[RunSpec], ColumnSet] | None = field(default=None, repr=False)
-    """The columns that the sums of a run with this spec tell of; None: not known."""
+    """The columns that the sums of a run with this spec are about; None: not known."""
     id_at: Callable[[RunSpec, int], str] = field(default=lambda _, place: str(place), repr=False)
     """The id of one of them, which never leaves the site."""
     memory_limit: int = 0
@@ -133,7 +145,7 @@ class Reasons:
 
     @property
     def leaving(self) -> tuple[str, ...]:
-        """What may leave the site. Where something public speaks against the run, the data need not be mentioned."""
+        """What may leave the site. Where a public reason suffices to refuse the run, the data is not mentioned."""
         return self.public or ((ABOUT_DATA,) if self.about_data else ())
 
     def with_advice(self, advice: str) -> Reasons:

@@ -67,7 +67,7 @@ def without_privacy(runs: tuple[str, ...]) -> str:
     """A warning that runs without privacy over the same data void the promise."""
     named = ", ".join(runs[:MOST_NAMED]) + (f" and {len(runs) - MOST_NAMED} more" if len(runs) > MOST_NAMED else "")
     count = "One run without privacy was" if len(runs) == 1 else f"{len(runs)} runs without privacy were"
-    return f"BUT: {count} held over the same data ({named}); nothing bounds what they revealed: this promise is void."
+    return f"BUT: {count} held over the same data ({named}), so nothing bounds what was revealed: this promise is void."
 
 
 def account_of(

@@ -39,7 +39,7 @@ class PrivacyLimits(Section):
         1e-5, gt=0, lt=1, description="Largest δ of a run with privacy; the two limits above hold at this δ."
     )
     min_conspirators: int = Field(
-        1, ge=0, description="Fewest conspirators that the noise of such a run must withstand."
+        1, ge=0, description="How many conspirators, at least, the noise of such a run must withstand."
     )
 
 

@@ -59,7 +59,7 @@ def _doubts(spec: RunSpec, site: SiteFacts, past: Sequence[PastRun], knows_start
     if not spec.warm_start or knows_start:
         return exposed
     # A first U of the proposer's choice is a question about the columns that lie along it.
-    start = f"the run begins at the subspace of {spec.warm_start}, which is no result that this site has verified"
+    start = f"the run begins at the subspace of {spec.warm_start}, a result that this site has not verified"
     return Reasons((start, *exposed.public), exposed.about_data)
 
 
@@ -98,8 +98,8 @@ def _changed_columns(
     whom = f"{len(ids)} of the present columns ({', '.join(ids)})" if ids else "none of the present columns"
     gone = f" and {found.gone} that it leaves out" if found.gone else ""
     return (
-        f"with {', '.join(found.runs)} it would tell of {whom}{gone} alone, because the columns that have entries in"
-        f" its features differ by so few; {ways_out}",
+        f"with {', '.join(found.runs)} it would reveal sums of {whom}{gone} alone, because so few"
+        f" columns with entries in its features differ; {ways_out}",
     )
 
 
@@ -187,8 +187,8 @@ def _lacking_reasons(spec: RunSpec, site: SiteFacts) -> list[str]:
         reasons.append("the local matrix has none of the features that the spec names")
     if spec.min_feature_sites < site.policy.min_cohort:
         reasons.append(
-            f"features that {spec.min_feature_sites} sites have are enough for the spec (min_feature_sites), and the"
-            f" site demands at least {site.policy.min_cohort} participants in every sum ([policy] min_cohort)"
+            f"the spec accepts features that {spec.min_feature_sites} sites have (min_feature_sites), and the site"
+            f" demands at least {site.policy.min_cohort} participants in every sum ([policy] min_cohort)"
         )
     return reasons
 
@@ -207,8 +207,8 @@ def _policy_reasons(spec: RunSpec, policy: SitePolicy) -> list[str]:
         )
     if spec.closing_rounds and spec.min_carriers < policy.min_carriers:
         reasons.append(
-            f"directions that {spec.min_carriers} site(s) carry are published (min_carriers), and the site demands at"
-            f" least {policy.min_carriers} ([policy] min_carriers)"
+            f"the spec publishes directions that {spec.min_carriers} site(s) carry (min_carriers), and the site demands"
+            f" at least {policy.min_carriers} ([policy] min_carriers)"
         )
     if policy.on_shift != "tell" and spec.scaling == "none":
         reasons.append(
@@ -301,7 +301,7 @@ def _column_reasons(spec: RunSpec, site: SiteFacts) -> list[str]:
         return [f"the site has fewer columns than the {needed} with which it takes part ([policy] min_columns)"]
     return [
         f"the site has fewer than the {needed} columns of its own that rank {spec.width} needs here (three times the"
-        f" rank, and at least {LEAST_COLUMNS}): with few columns an update gives the data away;"
+        f" rank, and at least {LEAST_COLUMNS}): with few columns an update reveals the data;"
         " lower the rank, or the site sets [policy] min_columns"
     ]
 

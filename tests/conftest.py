@@ -1,5 +1,6 @@
 """Loaded before any test: what must be set before NumPy and gRPC are imported."""
 
+import logging
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,6 +30,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Long modules first: side by side, no process is left to finish one alone while the others have nothing to do."""
     tests = Path(__file__).parent
     items.sort(key=lambda item: TIERS.index(item.path.relative_to(tests).parts[0]))
+
+
+@pytest.fixture(autouse=True)
+def same_log_handlers() -> Iterator[None]:
+    """A command that a test runs in this process logs to a stream that ends with the test: its handlers end, too."""
+    loggers = logging.getLogger("dcfpca"), logging.getLogger()
+    before = [(logger, list(logger.handlers), logger.propagate, logger.level) for logger in loggers]
+    yield
+    for logger, handlers, propagate, level in before:
+        logger.handlers[:], logger.propagate = handlers, propagate
+        logger.setLevel(level)
 
 
 @pytest.fixture(scope="session")

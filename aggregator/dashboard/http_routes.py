@@ -16,9 +16,10 @@ from typing import Any
 
 from google.protobuf.message import Message
 
+from aggregator.change_signal import Signal
 from aggregator.operator_views import participant_view, rounds_held, run_view
 from aggregator.run_registry import RunRegistry
-from aggregator.runner import Runner, Signal
+from aggregator.runner import Runner
 from aggregator.trust import Trust
 from dcfpca.pki.trust import whole_days
 from dcfpca.privacy.statement import run_line, spec_document

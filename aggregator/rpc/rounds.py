@@ -137,7 +137,7 @@ class RoundServicer(SecureSumMethods, rounds_pb2_grpc.RoundServiceServicer):
     def _introduction(self, request: pb.SubscribeRequest) -> ParticipantRecord:
         who = CALLER.get()
         if request.rows >= 1 << 63 or len(request.features_sha256) not in (0, 32):
-            raise BadMessage("the rows or the digest of the features are out of any range")
+            raise BadMessage("the number of rows or the digest of the features is out of range")
         return ParticipantRecord(
             name=who.name,
             fingerprint=who.fingerprint,

@@ -69,7 +69,9 @@ def bind(server: aio.Server, listen: str, trust: Trust) -> int:
     try:
         port = server.add_secure_port(listen, ServedCertificate(trust).credentials())
     except RuntimeError as error:
-        raise BadInput(f"the service cannot listen on {listen}: the address is in use or not ours", hint) from error
+        raise BadInput(
+            f"the service cannot listen on {listen}: the address is in use, or is not one of this machine", hint
+        ) from error
     if not port:
         raise BadInput(f"the service cannot listen on {listen}", hint)
     return port

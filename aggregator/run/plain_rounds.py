@@ -154,7 +154,7 @@ class PlainRounds:
         return run
 
     def revoked(self, run: Run, participant: str) -> Run:
-        """Go on: the member cannot connect any more, and counts as absent."""
+        """Go on: the member can no longer connect, and counts as absent."""
         return run
 
     def why_not_resumed(self, run: Run) -> str:

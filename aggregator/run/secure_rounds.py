@@ -1,7 +1,7 @@
 """The rules of a secure run's rounds: set-up once, then one update of every member in each round.
 
 Every sum of the run is over the whole cohort: no phase closes before everybody has answered, and a member that is away
-is waited for (see `waiting`). An attempt is opened anew only for a misfit: the members mask the numbers of the round
+is waited for (see `waiting`). An attempt is opened again only for a misfit: the members mask the numbers of the round
 again, under larger exponents.
 """
 

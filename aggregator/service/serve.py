@@ -181,7 +181,7 @@ def _announce(action: str, config: Config, port: int) -> None:
 
 
 async def watch_health(server: Server, store: StoreThread, trust: Trust) -> None:
-    """Check every HEALTH_SECONDS, for ever, and tell probes when the result changes."""
+    """Check every HEALTH_SECONDS until cancelled, and tell probes when the result changes."""
     serving = True
     while True:
         await asyncio.sleep(HEALTH_SECONDS)
@@ -220,7 +220,7 @@ async def delete_expired(registry: RunRegistry, keep: StoreSection) -> None:
 
 
 async def watch_retention(registry: RunRegistry, keep: StoreSection) -> None:
-    """Delete expired runs now and then, for ever; a store that cannot be written is tried again later."""
+    """Delete expired runs now and then, until cancelled; a store that cannot be written is tried again later."""
     while keep.keep_runs or keep.keep_days:
         try:
             await delete_expired(registry, keep)
@@ -230,7 +230,7 @@ async def watch_retention(registry: RunRegistry, keep: StoreSection) -> None:
 
 
 async def cut_expired(server: Server) -> None:
-    """Cut the calls of certificates that expired since the call began, for ever."""
+    """Cut the calls of certificates that expired since the call began, until cancelled."""
     while True:
         await asyncio.sleep(CHECK_SECONDS)
         now = datetime.now(UTC)

@@ -23,7 +23,7 @@ _FREE = "free some space; nothing acknowledged is lost"
 
 
 class StoreFailed(DcfpcaError):
-    """The store cannot be written or read any more; nothing that was acknowledged is lost."""
+    """The store can no longer be written or read; nothing that was acknowledged is lost."""
 
 
 def explained(error: sqlite3.DatabaseError, path: Path | None = None) -> DcfpcaError:
@@ -75,7 +75,7 @@ __all__ = ["VERSION", "SqliteDatabase", "StoreFailed", "explained", "lock", "ope
 LOG_PAGES = 256
 """Pages of 4 KiB in the write-ahead log before SQLite folds it into the database."""
 LOG_BYTES = 1 << 20
-"""The size to which the file of the log is cut whenever it starts anew."""
+"""The size to which the file of the log is cut whenever it starts over."""
 
 
 class SqliteDatabase(sqlite3.Connection):
@@ -123,7 +123,7 @@ class SqliteDatabase(sqlite3.Connection):
             self.execute("PRAGMA shrink_memory")  # a run is over, and nobody reads its pages soon
 
     def fold_long_log(self) -> None:
-        """Move the log into the database if it has grown long, with a transaction that writes a number anew."""
+        """Move the log into the database if it has grown long, with a transaction that writes a number again."""
         with suppress(StoreFailed), self.transaction(wait_for_disk=False):
             self._write_version()
 

@@ -5,8 +5,8 @@ takes it over under the next term. A lease that lasts longer than any was ever g
 database was set back.
 
 Every transaction carries the term under which this process serves: it locks the row of the lease against a change of
-term and compares. A process that was paused or cut off, and that another one has replaced, can therefore commit nothing
-any more. Reads are not fenced: they show a state that was committed.
+term and compares. A process that was paused or cut off, and that another one has replaced, can therefore no longer
+commit anything. Reads are not fenced: they show a state that was committed.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _LEASE_SETTINGS = "-c statement_timeout=2s"
 
 
 class LeaseLost(StoreFailed):
-    """Another aggregator serves by now; this one can commit nothing any more."""
+    """Another aggregator serves by now; this one can no longer commit anything."""
 
 
 class PostgresDatabase:

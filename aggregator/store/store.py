@@ -97,7 +97,7 @@ class Store:
         """Make a batch of events durable with everything they lead to. After a new consensus `tidy` is to be called.
 
         Only checkpoints wait for the disk. Each stores the state in place of the journal, unless the run holds shares
-        of so many members that they would fill a row: then the journal goes on until the set-up is over. A power cut in
+        of more members than fit into a row: then the journal goes on until the set-up is over. A power cut in
         the middle of a round takes the aggregator back to the opening of that attempt, where the participants repeat
         their messages or the round is reopened: nothing is lost, and no masks are opened twice.
         """

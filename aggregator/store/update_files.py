@@ -100,7 +100,7 @@ class AppendedUpdates:
                 yield offset, file.read(min(CHUNK_BYTES, place.size - offset))
 
     def forget(self, name: Name) -> None:
-        """Do not count this update any more, also after a restart."""
+        """No longer count this update, also after a restart."""
         if (place := self.places.pop(name, None)) is not None:
             with self._path.open("r+b") as file:
                 file.seek(place.line)
@@ -174,7 +174,7 @@ class UpdateFiles:
 
     @contextmanager
     def _writing(self, ref: AttemptRef) -> Iterator[None]:
-        """Raise StoreFailed when a file cannot be written; what the disk has of the attempt is then read anew."""
+        """Raise StoreFailed when a file cannot be written; what the disk has of the attempt is then read again."""
         try:
             yield
         except OSError as error:

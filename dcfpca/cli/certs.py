@@ -75,8 +75,8 @@ def init(
 @app.command()
 def request(
     *,
-    role: Annotated[Role, typer.Argument()],
-    name: Annotated[str, typer.Argument()],
+    role: Annotated[Role, typer.Argument(help="What the certificate is for.")],
+    name: Annotated[str, typer.Argument(help="The holder's name, such as hospital-a.")],
     consortium: Annotated[str, typer.Option(help="Name of the consortium.")],
     out: Annotated[Path, typer.Option("--out", "--dir", help="Directory for NAME.key and NAME.csr.")],
     host: Hosts = None,
@@ -134,8 +134,8 @@ def approve(
 def issue(
     *,
     directory: CaDir,
-    role: Annotated[Role, typer.Argument()],
-    name: Annotated[str, typer.Argument()],
+    role: Annotated[Role, typer.Argument(help="What the certificate is for.")],
+    name: Annotated[str, typer.Argument(help="The holder's name, such as hospital-a.")],
     host: Hosts = None,
     days: Days = ROLE_DAYS,
     out: Annotated[Path | None, typer.Option(help="Directory for NAME.key, NAME.crt, ca.crt; default --dir.")] = None,

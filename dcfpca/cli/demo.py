@@ -70,7 +70,7 @@ def _show(outcome: DemoOutcome) -> None:
     found = "found" if json.loads(outcome.view.spec)["max_rank"] else "as stated"
     parts: list[RenderableType] = [
         Text(f"\nrank {last.rank} {found}, {outcome.rounds} rounds, {outcome.seconds:.1f} s in all; {moved}"),
-        Text(f"‖L − L₀‖/‖L₀‖ = {score.low_rank_error:.1e}, the paper's err = {score.error:.1e}\n"),
+        Text(f"error against the truth: {score.low_rank_error:.1e} (‖L − L₀‖/‖L₀‖), {score.error:.1e} (the paper's)\n"),
         _sites(outcome),
         *(Text(f"\n{one.participant} did not export: {'; '.join(one.reasons)}") for one in outcome.refusals),
         Text(f"\neverything that left {private}, by its own ledger:"),

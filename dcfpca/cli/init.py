@@ -156,7 +156,7 @@ def spec(
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Write a spec that names a site's features: verdicts then speak of them by name, at the operator too."""
+    """Write a spec that names a site's features: verdicts then name them, at the operator too."""
     try:
         names = feature_names(features.read_text(encoding="utf-8"), str(features))
     except (OSError, UnicodeDecodeError):
@@ -185,7 +185,7 @@ def monthly(
 
 
 def up(directory: Directory, as_json: Json = False) -> None:
-    """Start a local consortium in the background, and wait until every site is connected. Running ones stay."""
+    """Start what does not run of a local consortium, in the background, and wait until every site is connected."""
     consortium = find_consortium(directory)
     started = start_consortium(consortium, say)
     if as_json:

@@ -30,7 +30,7 @@ COMMANDS = {
     ),
     "up": LazyCommand(
         "dcfpca.cli.init:up",
-        "Start a local consortium in the background, and wait until every site is connected. Running ones stay.",
+        "Start what does not run of a local consortium, in the background, and wait until every site is connected.",
     ),
     "down": LazyCommand(
         "dcfpca.cli.init:down", "Stop a local consortium. Runs that are not over go on after the next `dcfpca up`."

@@ -79,7 +79,7 @@ def compare(operator: Operator, earlier: Run, later: Run, as_json: Json = False)
         print_json({"earlier": earlier, "later": later, "subspace": said})
         return
     result(f"{earlier} → {later}: {said}")
-    whose = "centres, scales and findings stay with the sites, for they are in the units of their data"
+    whose = "centres, scales and findings stay with the sites, because they are in the units of their data"
     say(f"{whose}: at each, `dcfpca-participant compare {earlier} {later}`")
 
 

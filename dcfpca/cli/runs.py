@@ -43,14 +43,19 @@ def _key(name: str, help: str) -> Any:
 def start(
     operator: Operator,
     spec: Annotated[Path | None, typer.Argument(metavar="SPEC.toml", help="The spec; flags override it.")] = None,
-    method: Annotated[MethodName | None, _key("--method", "subspace or gradient.")] = None,
+    method: Annotated[MethodName | None, _key("--method", "How the low-rank part is found.")] = None,
     rows: Annotated[int | None, _key("--rows", "How many features; by default as the sites report.")] = None,
     rank: Annotated[int | None, _key("--rank", "The exact rank.")] = None,
     max_rank: Annotated[int | None, _key("--max-rank", "An upper bound; the method finds the rank below it.")] = None,
     rounds: Annotated[int | None, _key("--rounds", "Stop after this many rounds.")] = None,
-    tolerance: Annotated[float | None, _key("--tolerance", "Stop when the subspace changes by less.")] = None,
-    quorum: Annotated[int | None, _key("--quorum", "The fewest updates a round needs.")] = None,
-    aggregation: Annotated[Literal["secure", "plain"] | None, _key("--aggregation", "secure or plain.")] = None,
+    tolerance: Annotated[float | None, _key("--tolerance", "Stop when the subspace changes by less than this.")] = None,
+    quorum: Annotated[
+        int | None, _key("--quorum", "Fewest sites that must enrol (secure run) or answer a round (plain run).")
+    ] = None,
+    aggregation: Annotated[
+        Literal["secure", "plain"] | None,
+        _key("--aggregation", "secure: the aggregator sees only sums. plain: it sees each site's update."),
+    ] = None,
     precision: Annotated[int | None, _key("--precision", "Bits per number in a secure sum: 64 or 32.")] = None,
     participants: Annotated[
         str | None, _key("--participants", "Who takes part, such as a,b,c; by default whoever enrols.")
@@ -67,8 +72,9 @@ def start(
             "--columns",
             min=1,
             max=1e15,
-            help="About how many columns the sites have together, such as 1e5: what differential privacy costs is said"
-            " before the run, which is not proposed if that is above privacy.max_error.",
+            help="About how many columns the sites have together, such as 1e5. For a run with differential privacy, "
+            "the "
+            "command then states the expected error, and proposes no run whose error is above privacy.max_error.",
         ),
     ] = None,
     settings: Annotated[list[str] | None, _key("--set", "Any key of the spec, as key=value. Repeatable.")] = None,
@@ -143,8 +149,8 @@ def watch(
         float | None,
         typer.Option(
             min=0,
-            help="Seconds to keep trying when the aggregator cannot be reached, also at the start.  [default: 600, "
-            "and at the start not at all]",
+            help="Seconds to keep trying when the aggregator cannot be reached, at the start or later. Without it: "
+            "none at the start, 600 later.",
         ),
     ] = None,
     as_json: Json = False,
@@ -289,10 +295,13 @@ def _follow(operator: Operator, view: pb.RunView, retry: RetryPolicy, as_json: b
     if as_json:
         print_json(run_document(view))
     raise_unless_finished(view)
-    say("the sites write their results now, each by itself: `dcfpca-participant results` there")
+    say("the sites now write their results; read them at each site with `dcfpca-participant results`")
     if view.HasField("verdict"):
         for line in (view.verdict.sentence, *view.verdict.notes):
             say(line)
         if any(COUNTED in line for line in (view.verdict.sentence, *view.verdict.notes)):
-            say("features have no names here: `dcfpca init spec` writes a spec that names them, for the next run")
+            say(
+                "this run does not know the names of its features: `dcfpca init spec` writes a spec that names them "
+                "for the next run"
+            )
         say(f"next: {view.verdict.advice}")

@@ -1,7 +1,7 @@
 """What an operator proposes: a spec from a file and flags, or a run like an earlier one, maybe with fewer sites.
 
 A secure run never continues without one of its members. `dcfpca run restart --without SITE` proposes a new run instead,
-so that every other site decides anew.
+so that every other site decides again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from dcfpca.v1 import admin_pb2 as pb
 
 _RANKS = ("rank", "max_rank")
 WHY_THREE = (
-    "Of a sum over two, each could subtract its own part and read the other's. Add a third table; or let the aggregator"
+    "In a sum over two sites, each could subtract its own part and read the other's. Add a third table; or let the "
+    "aggregator"
     " read both: allow_plain = true and min_cohort = 2 in [policy] at both sites, then"
     " `dcfpca run start --aggregation plain`"
 )

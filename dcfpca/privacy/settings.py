@@ -24,13 +24,18 @@ class PrivacySettings(BaseModel):
         1e-6, ge=1e-12, le=1e-2, description="δ of the whole run; well below one over the number of columns."
     )
     rounds: int = Field(
-        DEFAULT_ROUNDS, ge=1, le=50, description="Rounds that open a tensor; always all of them, after an opening."
+        DEFAULT_ROUNDS,
+        ge=1,
+        le=50,
+        description="Rounds that open a tensor, after an opening round; a run always takes all of them.",
     )
     clip: float | Literal["auto"] = Field(
-        "auto", description='Longest length of a column in the sums; "auto": from a private histogram of lengths.'
+        "auto", description='Length to which longer columns are shortened; "auto": from a private histogram of lengths.'
     )
     conspirators: int = Field(
-        1, ge=0, description="Sites that may tell the aggregator their noise without loss of privacy to the others."
+        1,
+        ge=0,
+        description="How many sites may tell the aggregator their noise without harm to the privacy of the others.",
     )
     max_error: float = Field(
         0.3, gt=0, le=1, description="End the run after its opening if its noisy count predicts a larger sin θ."

@@ -17,8 +17,9 @@ def meaning(epsilon: float, delta: float, unit: str = "column") -> str:
     times = f"{factor:.3g}" if factor < 1e6 else f"{factor:.0e}"
     return (
         f"This run has differential privacy with ε = {epsilon:g} and δ = {delta:g}: whatever anybody concludes from"
-        f" what it told the others, they could almost as well have concluded without the data of {whom}. The chance of"
-        f" it changes by a factor of at most e^ε = {times}, but for a further chance of about {delta:g}."
+        f" what it showed the others, they could almost as well have concluded without the data of {whom}. The chance"
+        f" of a conclusion changes by a factor of at most e^ε = {times}, apart from a further chance of about "
+        f"{delta:g}."
     )
 
 

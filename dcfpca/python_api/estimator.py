@@ -50,12 +50,14 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     ----------
     rank : the exact rank of the low-rank part, if known; or "auto", the default where no bound is given either: on
         data that is exactly low-rank plus sparse the exact rank, else the smallest that predicts hidden entries.
-    max_rank : an upper bound; the rank is found below it (with method "gradient": taken).
+    max_rank : an upper bound; the rank is found below it (method "gradient" works with this many directions).
     method : "subspace" (exact, finds the rank, no tuning) or "gradient" (the DCF-PCA paper's Algorithm 1).
-    max_iter, tol : most rounds, and how little the subspace must move to stop.
-    fdr : the false discovery rate of flagged entries on data that is not exact.
-    scaling : "robust": work on features less their medians, over 1.4826 times their MADs, and give results in their own
-        units. "auto", the default: so unless all features vary about zero by like amounts. "none": as the data is.
+    max_iter, tol : the most rounds; the fit stops when the subspace moves less than `tol`.
+    fdr : how strict flags are on data that is not exact: an entry is flagged if the probability that it is ordinary is
+        below 15 times this.
+    scaling : "robust": centre features by their medians and divide them by 1.4826 times their MADs; results are in the
+        units of the data. "auto", the default: as "robust", unless all features vary about zero by similar amounts.
+        "none": leave the data as it is.
     random_state : seed of the random start.
     settings : SubspaceSettings or GradientSettings of the method; None for the defaults.
 
@@ -65,16 +67,16 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     singular_values_ : (rank_,), of the low-rank part about `location_`, over `scale_`.
     rank_, n_iter_ : the rank found, and the rounds used.
     low_rank_ : (samples, features), the training data without outliers and noise, complete.
-    sparse_ : (samples, features), scipy CSR; what was taken out as outlier: on exact data all that is not low-rank,
-        else the entries that are significant at the rate `fdr`.
-    outliers_ : (samples, features) of bool; where that is.
-    location_ : (features,), what the low-rank part is about: zeros, or medians, on exact data, else the fitted centre.
+    sparse_ : (samples, features), scipy CSR; what was taken out as an outlier: on exact data all that is not low-rank,
+        otherwise the flagged entries.
+    outliers_ : (samples, features) of bool; True where `sparse_` has an entry.
+    location_ : (features,), the centre of the low-rank part: zeros or medians on exact data, else the fitted centre.
     scale_ : (features,), what features were divided by; ones where they were not scaled.
     p_values_ : (samples,), how likely a sample as odd as this is among normal ones.
     instruments_ : features that repeat one value or drift in the order of the samples, with the samples concerned.
     rank_curve_ : (ranks, 3), rank, error of hidden entries relative to that of medians, and its standard error.
     outcome_ : how the run ended, as a sentence; also whether features or samples stay apart, or the bound on the rank
-        was reached: then the answer is not to be trusted as it is.
+        was reached: then the answer cannot be trusted as it is.
     verdict_ : in one sentence, what was found and whether there is a reason not to trust it.
     certificate_ : figures to judge the result by: `stationarity` (how far one more pass would move it, relatively),
         `outlier_share`, `missing_share`, `residual_rms`, and with method "subspace" `rows_apart` and `columns_apart`
@@ -264,7 +266,7 @@ def _units(X: FloatArray, scaling: str) -> tuple[FloatArray, FloatArray]:
     deviation = _medians(np.abs(X - median))
     if scaling == "auto" and share_unit_and_level(median, deviation):
         return plain
-    return median, scale_from_mad(deviation)
+    return median, scale_from_mad(deviation, median)
 
 
 def _medians(X: FloatArray) -> FloatArray:

@@ -71,7 +71,7 @@ def figures(pairs: Sequence[tuple[str, str]]) -> str:
 
 
 def short_labels(names: Sequence[str], letters: int) -> list[str]:
-    """The names in at most so many letters, cut where they stay different: at the end, at the beginning or within."""
+    """The names, shortened to this many letters where they stay different: at the end, at the beginning or within."""
     half = (letters - 1) // 2
     for first, last in ((letters - 1, 0), (0, letters - 1), (half, half)):
         cut = [f"{name[:first]}…{name[len(name) - last :]}" if len(name) > letters else name for name in names]

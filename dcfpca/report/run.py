@@ -203,7 +203,7 @@ def _rank_curve(view: pb.RunView, spec: Mapping[str, Any]) -> str:
 
 
 def _why_this_rank(view: pb.RunView, spec: Mapping[str, Any]) -> str:
-    """Who chose the rank: the spec, the fit itself (which then tells of no other rank), or the hidden entries."""
+    """Who chose the rank: the spec, the fit itself (which then has tried no other rank), or the hidden entries."""
     rank = view.rounds[-1].rank
     if spec.get("rank"):
         return f"The spec asked for rank {rank}."

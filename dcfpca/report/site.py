@@ -63,7 +63,7 @@ def _head(manifest: Mapping[str, Any], found: SiteFigures, name: str, written: s
     observed = max(found.rows * found.columns - found.missing, 1)
     judged = found.flag_rate is not None
     numbers = [
-        ("samples that stand out", f"{found.flagged_samples} of {found.columns}" if judged else "not judged"),
+        ("samples flagged as a whole", f"{found.flagged_samples} of {found.columns}" if judged else "not judged"),
         ("flagged entries", f"{found.outliers} ({found.outliers / observed:.1%})"),
         ("missing entries", f"{found.missing / (found.rows * found.columns):.0%}"),
         ("patterns (rank)", str(manifest["rank"])),
@@ -95,9 +95,9 @@ def _samples(found: SiteFigures) -> str:
     shown = len(found.odd[:MOST_CARDS])
     expected = "what the sample's other measurements predict" if found.components.shares.size else "its typical value"
     note = (
-        f"The {shown} most unusual samples first. Each measurement is compared with {expected}; +8 noise is eight "
-        "times what ordinary entries of it are off by, above what is expected. A rank says how many of all sites' "
-        "values of a measurement are further off than this one, at most. Flagged entries are red."
+        f"The {shown} most unusual samples, worst first. Each measurement is compared with {expected}. "
+        "+8 noise: the value lies above that by eight times what is usual for the measurement. Further off than all "
+        "but at most 5 of 790: its rank among the values of all sites. Flagged entries are red."
     )
     if found.drawing == "profile":
         note += " Blue is what was found, grey what was expected."

@@ -1,8 +1,8 @@
 """Recognises columns of a site's matrix in whatever order or file they come back, by keyed hashes of each.
 
 Two runs are over the same data if their columns overlap, not if their files are equal: a file that was sorted, or that
-has one column more, is about the same persons. The key is made at the site and never leaves it, so that nobody can
-confirm a guess of a column; neither do the hashes.
+has one column more, is about the same persons. The key is made at the site and never leaves it, and neither do the
+hashes, so nobody can confirm a guess of a column.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dcfpca.errors import BadInput
 Hashes = NDArray[np.uint64]
 KEY_BYTES = 32
 HASH_BYTES = 8
-"""Two of a million columns have one hash by chance with probability 3e-8, and only a false alarm comes of it."""
+"""Among a million columns two share a hash by chance with probability 3e-8; this only causes a false alarm."""
 _LABEL = b"dcfpca/v1/columns"
 _STEP = np.uint64(0x9E3779B97F4A7C15)  # odd, so that the ranks of equal columns give distinct numbers
 

@@ -3,8 +3,8 @@
 Each run gives sums over its cohort. Whoever holds the sums of several runs can add and subtract them with any weights;
 what comes out is about the members whose weights do not cancel. Members that were in exactly the same runs always have
 the same weight, so it is enough to look at groups of such members. A cohort exposes a set of fewer than `min_cohort`
-members if, outside that set, its row of ones and zeros is a combination of the rows of earlier cohorts. What holds of
-the members of cohorts holds of the columns of one site, whose data changed between runs.
+members if, outside that set, its row of ones and zeros is a combination of the rows of earlier cohorts. The same
+reasoning applies to the columns of one site whose data changed between runs.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ def _groups(past: Sequence[PastRun], cohort: frozenset[str]) -> dict[Row, list[s
 
 
 def _small_sets(sizes: Sequence[int], limit: int) -> Iterator[frozenset[int]]:
-    """Every set of groups with fewer than `limit` members in all, small ones first, and no empty one."""
+    """Every nonempty set of groups with fewer than `limit` members in all, small ones first."""
     waiting: list[tuple[frozenset[int], int, int]] = [(frozenset(), 0, 0)]
     for chosen, first, total in waiting:
         if chosen:

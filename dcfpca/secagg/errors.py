@@ -25,8 +25,8 @@ class Evidence:
 
 
 class SecureSumRefusal(BadMessage):
-    """One side of the secure sum stops. `accused` names the participant whose message is at fault, where one can be;
-    `evidence` is what proves the aggregator's fault, where something does."""
+    """One side of the secure sum stops. `accused` names the participant whose message is at fault, if one can be named;
+    `evidence` proves the aggregator's fault, if anything does."""
 
     def __init__(self, sentence: str, hint: str = "", *, accused: str = "", evidence: Evidence | None = None) -> None:
         super().__init__(sentence, hint)
@@ -55,7 +55,7 @@ class ChangedRoster(SecureSumRefusal):
 
 
 class ChangedExponent(SecureSumRefusal):
-    """A common exponent that would clip this site's update, is out of range, or was another one before."""
+    """A common exponent that would clip this site's update, is out of range, or changed within a round."""
 
 
 class ChangedUpdate(SecureSumRefusal):
@@ -99,7 +99,7 @@ class UpdateTooLarge(SecureSumRefusal):
 
 
 class RoundedAway(SecureSumRefusal):
-    """A sum of which the exponents, raised for a member's misfit, left nothing."""
+    """A sum that rounds to zero in a whole block, because exponents were raised for a member's misfit."""
 
 
 class WrongSum(SecureSumRefusal):
@@ -119,4 +119,4 @@ class ImplausibleConsensus(SecureSumRefusal):
 
 
 class SiteFailure(SecureSumRefusal):
-    """The site's own trouble: its data cannot be read, its disk is full, the local step failed. It accuses nobody."""
+    """A problem of the site itself: unreadable data, a full disk, or a failed local step. It accuses nobody."""

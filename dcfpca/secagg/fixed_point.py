@@ -51,7 +51,7 @@ EXPONENTS = {
     "TENSOR": {64: 12, 32: 4},
     "SHARE": {64: 8, 32: 4},
 }
-"""By `Kind` of the numbers, by its name: the secure sum knows nothing of the methods that use it."""
+"""By the name of the numbers' `Kind`: the secure sum does not depend on the methods that use it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,5 +192,5 @@ def rounding_of(layout: Layout, exponents: tuple[int, ...], members: int, precis
 
 
 def unit_of(exponent: int, members: int, precision: int) -> float:
-    """The steps of fixed point in one."""
+    """How many steps of fixed point make up one."""
     return 2.0 ** (ROOM[precision] - members.bit_length() - exponent)

@@ -17,7 +17,7 @@ from dcfpca.secagg.errors import SwappedKey, TamperedShare
 KEY_BYTES = 32
 KEM_KEY_BYTES = 1184
 KEM_BYTES = 1088
-"""Of an ML-KEM-768 public key, and of a ciphertext that carries a secret to its holder."""
+"""The sizes of an ML-KEM-768 public key, and of a ciphertext that carries a secret to its holder."""
 
 Sign = Callable[[bytes], bytes]
 # (certificate DER, name) → the certificate's public key, or BadIdentity. Callers cache it: one chain, one check a run.
@@ -78,8 +78,8 @@ _PROBE = X25519PrivateKey.from_private_bytes(bytes(range(KEY_BYTES)))
 
 
 def check_usable(key: bytes, kem_key: bytes, name: str) -> None:
-    """Refuse an X25519 key of small order, with which everybody would agree on a known secret, and an ML-KEM key that
-    is none."""
+    """Refuse an X25519 key of small order, with which everybody would agree on a known secret, and bytes that are not
+    an ML-KEM key."""
     agree(_PROBE, key, name)
     _kem_public(kem_key, name)
 

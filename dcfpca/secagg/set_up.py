@@ -4,7 +4,7 @@ The group secret is a hash over one random share of every member, which the aggr
 committed to in the adverts and sent only to holders of the complete roster, so nobody chooses its share after seeing
 another's: the secret is uniform if one member is honest, and may seed the neighbour graph.
 
-What two members share is hybrid: it takes both X25519 and ML-KEM-768 to be broken to find it.
+What two members share is hybrid: to find it, both X25519 and ML-KEM-768 must be broken.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ class SecureSite:
 
     @staticmethod
     def restore(terms: RunTerms, identity: SigningIdentity, record: bytes) -> SecureSite:
-        """The side that this record was saved of; LostState if it is damaged or of another run."""
+        """The side that saved this record; LostState if the record is damaged or belongs to another run."""
         return SecureSite(terms, identity, from_record(record, terms.binding))
 
     @property
@@ -99,7 +99,7 @@ class SecureSite:
     def share(self, roster: Roster) -> tuple[SealedShare, ...]:
         """Check the roster, delete the X25519 key, and seal the share and a part of the pair's root for everybody else.
 
-        Said again, it is sealed anew and says the same.
+        A repeated call seals the same content again.
         """
         if self.state.step is not Step.ADVERTISED:
             self._check_step(Step.SHARED, "the shares of this run were sent and used before")
@@ -135,7 +135,7 @@ class SecureSite:
         self._settle(set_up.combine(self.state.roster, opened), roots)
 
     def admit(self, opening: Opening) -> Numbers:
-        """Raise a refusal unless the opening may be answered; returns with which numbers."""
+        """Raise a refusal unless the opening may be answered; return which numbers to answer it with."""
         self._check_step(Step.READY, "the set-up of the run is not complete at this site")
         check_opening(self.terms, self.state, opening, self._identity.verify)
         return Numbers.SAVED if opening.round == self.state.round else Numbers.NEW
@@ -178,7 +178,7 @@ class SecureSite:
         return tags.tag_of(self.state.group_secret, context, integers, len(self.terms.cohort))
 
     def finish(self) -> None:
-        """The run is over: every secret is gone from the record, and nothing is answered any more."""
+        """End the run: the record no longer holds any secret, and nothing is answered afterwards."""
         nobody = (NOTHING,) * len(self.terms.cohort)
         self._advance(step=Step.FINISHED, private_key=NOTHING, own_share=NOTHING, group_secret=NOTHING, roots=nobody)
 

@@ -201,7 +201,7 @@ class RoundServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ResumeUpload(self, request, context):
-        """How many bytes of this very update have arrived, so that a broken upload goes on there. Reading only.
+        """How many bytes of exactly this update have arrived, so that a broken upload goes on there. Reading only.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

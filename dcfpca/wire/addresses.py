@@ -135,7 +135,7 @@ def dial(address: Address, seconds: float) -> socket.socket:
 
 
 def dial_directly(address: Address, seconds: float) -> socket.socket:
-    """An open TCP connection to this very address."""
+    """An open TCP connection to exactly this address."""
     try:
         return socket.create_connection((address.host, address.port), timeout=seconds)
     except socket.gaierror:
@@ -207,7 +207,7 @@ def _refused_by_server(error: ssl.SSLError, address: Address) -> DcfpcaError:
     if "WRONG_VERSION_NUMBER" in reason or "HTTP" in reason:
         return Unreachable(f"what listens at {address} does not speak TLS", "check the port")
     if "PROTOCOL_VERSION" in reason:
-        hint = "only TLS 1.3 is spoken here: let no proxy in between end the TLS connection"
+        hint = "TLS 1.3 is required, and a proxy in between must pass it through"
         return Unreachable(f"what listens at {address} does not speak TLS 1.3", hint)
     if "EOF" in reason:
         return Unreachable(

@@ -96,7 +96,7 @@ _NUMPY: dict[int, np.dtype[Any]] = {
 def size_of(header: TensorFacts) -> int:
     """Bytes of the announced vector."""
     if header.dtype not in _NUMPY:
-        raise BadMessage(f"the tensor is announced as {_name(header.dtype)}, which is no number format")
+        raise BadMessage(f"the tensor is announced as {_name(header.dtype)}, which is not a number format")
     return (header.rows * header.columns + header.scalars) * _NUMPY[header.dtype].itemsize
 
 

@@ -92,7 +92,7 @@ def _ranks(policy: SitePolicy, rows: int, columns: int) -> str:
     if columns < (needed := policy.columns_needed(rank=1)):
         return f"refuses every run: it has {columns} samples, fewer than {needed} ([policy] min_columns)"
     if policy.min_columns:
-        risk = f"an update of rank {columns} or more gives the site's data away"
+        risk = f"an update of rank {columns} or more reveals the site's data"
         return f"takes part with its {columns} samples whatever the rank (min_columns = {policy.min_columns}); {risk}"
     most = min(columns // COLUMNS_PER_RANK, policy.max_rank, rows)
     return f"takes part in runs of rank {most} or less, having {rows} features and {columns} samples"

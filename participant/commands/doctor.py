@@ -120,7 +120,7 @@ def _doubts(policy: SitePolicy) -> Iterator[CheckResult]:
         sentence = "min_cohort = 2: in a cohort of two, each can subtract its own update from the sum"
         yield warn("policy", sentence, "set min_cohort to 3 or more unless both sites agree to that")
     if 0 < policy.min_columns < LEAST_COLUMNS:
-        sentence = f"min_columns = {policy.min_columns}: with no more columns than the rank, an update gives them away"
+        sentence = f"min_columns = {policy.min_columns}: with no more columns than the rank, an update reveals them"
         yield warn(
             "policy", sentence, "set min_columns to 0 (three times the rank, and at least 20) unless that is known"
         )

@@ -210,7 +210,7 @@ def _odd(
         if judge is not None and judge.plan.ending is FitEnding.REFINED:
             # What is expected of an entry is what the other entries of the sample say, and not L, which it bends.
             scored = judge.transform(observed[:, None]).scored
-            expected, z, exceeded_by = scored.expected[:, 0], scored.z[:, 0], scored.exceeded_by[:, 0]
+            expected, z, exceeded_by = scored.others.value[:, 0], scored.z[:, 0], scored.exceeded_by[:, 0]
         own = S.indices[S.indptr[column] : S.indptr[column + 1]]
         rows = tuple(int(row) for row in own[np.argsort(-np.abs(z[own]), kind="stable")])
         identifier, known = used.id_at(column), used.features or tuple(map(str, range(len(z))))

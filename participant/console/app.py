@@ -235,7 +235,7 @@ def serve(console: Console, listener: Listener, port: int) -> None:
 def _server(console: Console, port: int) -> uvicorn.Server:
     """No request is logged, the token of the link least of all; errors are, in the format of the daemon's own lines.
 
-    By default uvicorn would set up logging anew, and close the handlers of the process that it is in.
+    By default uvicorn would set up logging again, and close the handlers of the process that it is in.
     """
     quiet: dict[str, Any] = {"access_log": False, "log_config": None, "server_header": False}
     return uvicorn.Server(uvicorn.Config(console.app(), host="127.0.0.1", port=port, **quiet))

@@ -36,8 +36,9 @@ class DataTable(Section):
     format: str = Field("", description="How to read it; empty: by the file's ending.")
     orientation: Orientation | Literal[""] = Field(
         "",
-        description="features-in-rows: a column is a sample. samples-in-rows: a line is. Empty: as the names "
-        "of a table say, otherwise features-in-rows.",
+        description="features-in-rows: a column is a sample. samples-in-rows: a line is a sample. Empty: the names of "
+        "a table "
+        "decide, otherwise features-in-rows.",
     )
     missing: Literal["allow", "refuse"] = Field("refuse", description="Whether NaN entries count as unobserved.")
     id_column: str = Field("", description="The column of a samples-in-rows table that holds the samples' ids.")
@@ -57,12 +58,13 @@ class DataTable(Section):
         None, description="A text file with one feature name per line, for formats that carry no names."
     )
     feature_column: str = Field("", description="The column of a features-in-rows table that holds the feature names.")
-    dataset: str = Field("", description="The array inside an HDF5, Zarr, npz file; empty: the only one.")
-    delimiter: str = Field("", max_length=1, description="Of CSV; empty: as the first lines are written.")
-    header: bool = Field(True, description="Whether the first line of a CSV file names its columns.")
-    decimal: str = Field(
-        "", max_length=1, description="Decimal point of CSV numbers; empty: as the first lines are written."
+    dataset: str = Field(
+        "",
+        description="The array inside an HDF5, Zarr or npz file, or the sheet of an Excel file; empty: the only one.",
     )
+    delimiter: str = Field("", max_length=1, description="Delimiter of a CSV file; empty: as its first lines show.")
+    header: bool = Field(True, description="Whether the first line of a CSV file names its columns.")
+    decimal: str = Field("", max_length=1, description="Decimal point of CSV numbers; empty: as the first lines show.")
     missing_markers: tuple[str, ...] = Field(
         MISSING_MARKERS, description="Entries of CSV and Excel that mean: not observed."
     )
@@ -70,7 +72,9 @@ class DataTable(Section):
         {}, description='Columns of words and their order, such as { stage = ["I", "II", "III"] }: 0, 1, 2.'
     )
     one_hot: tuple[str, ...] = Field(
-        (), description="Those of `categories` whose words have no order: a feature of 0 and 1 for each, `arm=A`."
+        (),
+        description="Those of `categories` whose words have no order; each word becomes a feature of 0 and 1, such as "
+        "`arm=A`.",
     )
     dates: tuple[str, ...] = Field((), description="Columns of dates (2024-01-31), read as days since 1970.")
     query: str = Field("", description="SQL whose rows are samples and whose columns are features; give an ORDER BY.")

@@ -171,8 +171,9 @@ class WindowedColumns:
     """Reads a window of columns at a time and returns blocks of it.
 
     Small blocks suit a core's cache but not a disk, nor a format that decodes whole chunks. Only this window and the
-    next one, which is read ahead, are held in memory, whatever the number of columns. A read of exactly one window is
-    passed to the source and not held; several threads may do so at the same time.
+    next one, which is read ahead, are held in memory, whatever the number of columns; a pass over all columns in order
+    reads each once. A read of exactly one window, or of one column that is not held, is passed to the source and not
+    held; several threads may do so at the same time.
     """
 
     source: Columns
@@ -190,19 +191,30 @@ class WindowedColumns:
 
     def read(self, start: int, stop: int) -> FloatArray:
         """Columns start … stop − 1, from the window if it contains them."""
-        if start % self.width == 0 and stop == min(start + self.width, self.shape[1]):
+        if start == stop or (start % self.width == 0 and stop == min(start + self.width, self.shape[1])):
             return self.source.read(start, stop)
         with self._lock:
-            if not self._begin <= start <= stop <= self._begin + self._held.shape[1]:
-                self._move(start, stop)
-            piece = self._held[:, start - self._begin : stop - self._begin]
+            if stop == start + 1 and not self._holds(start):
+                return self.source.read(start, stop)
+            pieces = list(self._pieces(start, stop))
             if stop == self.shape[1]:
                 self._held = np.zeros((0, 0))  # the pass is over
-            return piece
+            return pieces[0] if len(pieces) == 1 else np.concatenate(pieces, axis=1)
 
-    def _move(self, start: int, stop: int) -> None:
-        begin = start - start % self.width
-        end = min(max(begin + self.width, stop), self.shape[1])
+    def _pieces(self, start: int, stop: int) -> Iterator[FloatArray]:
+        """What each window has of these columns, from one window to the next."""
+        while start < stop:
+            if not self._holds(start):
+                self._move(start - start % self.width)
+            end = min(stop, self._begin + self._held.shape[1])
+            yield self._held[:, start - self._begin : end - self._begin]
+            start = end
+
+    def _holds(self, column: int) -> bool:
+        return bool(self._begin <= column < self._begin + self._held.shape[1])
+
+    def _move(self, begin: int) -> None:
+        end = min(begin + self.width, self.shape[1])
         self._held = np.zeros((0, 0))  # released before the next read, so that there are never three windows
         self._held, self._begin = self._window(begin, end), begin
         if end < self.shape[1]:

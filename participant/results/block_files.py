@@ -16,6 +16,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
+from dcfpca.rpca.calibration.instruments import InstrumentScan
 from dcfpca.rpca.method import ColumnScores, FloatArray, Instrument, ResultBlock
 
 SCORES = "scores.npz"
@@ -47,7 +48,7 @@ def write_blocks(
     Returns what the tables of flags are made from, so that nothing has to be read back, and `usual_here` of all blocks.
     """
     rows, columns = shape
-    flags, scores, instruments = list[FlaggedEntries](), list[ColumnScores](), list[Instrument]()
+    flags, scores, scan = list[FlaggedEntries](), list[ColumnScores](), InstrumentScan(rows)
     usual_here = np.zeros((rows, 2))
     with (
         columns_file(target / "L.npy", rows, columns) as append_L,
@@ -59,14 +60,14 @@ def write_blocks(
             append_V(block.V[:, kept].T)
             append_S(block.S)
             flags.append(flagged_entries(block))
-            instruments += block.instruments
+            scan.add(block.start, block.scanned)
             usual_here += 0.0 if block.usual_here is None else block.usual_here
             if block.scores is not None:
                 scores.append(block.scores)
     if not scores:
         return _joined(flags), None, (), usual_here
     np.savez(target / SCORES, **asdict(_joined(scores)))
-    return _joined(flags), _joined(scores), tuple(instruments), usual_here
+    return _joined(flags), _joined(scores), scan.found(), usual_here
 
 
 def flagged_entries(block: ResultBlock) -> FlaggedEntries:

@@ -61,7 +61,7 @@ INSTRUMENT_COLUMNS = {
 ALL_SITES, THIS_SITE = "all sites", "this site only"
 RULE_COLUMNS = {"id": "string", "feature": "string", "observed": "double", "rule": "string"}
 TOP_FEATURES = 3
-CHUNK = 1 << 16
+CHUNK = 1 << 13
 WITHOUT_PARQUET = "Parquet files were left out, because pyarrow is not installed: pip install 'dcfpca[data]'"
 _ARROW = {"string": "string", "double": "float64", "bool": "bool_", "int64": "int64"}
 

@@ -133,7 +133,7 @@ def usual_here_notes(usual_here: FloatArray, columns: int, features: Sequence[st
     order = np.argsort(-usual_here[rows, sides], kind="stable")[:MOST_NAMED]
     return tuple(
         f"{feature_name(int(row), features)}: {usual_here[row, side]:.0f} of {columns} values are"
-        f" {('high', 'low')[side]} for all sites and usual at this one: a device, a unit, or your samples?"
+        f" {('high', 'low')[side]} compared with all sites, and usual at this one: a device, a unit, or your samples?"
         for row, side in zip(rows[order], sides[order], strict=True)
     )
 

@@ -33,8 +33,8 @@ class ScoringModel:
     def transform(self, M: FloatArray) -> TransformedColumns:
         """New columns in the units of the data, fitted and scored; L comes in the units of the data, too."""
         found = transform_columns(self.plan, (M - self.centre[:, None]) / self.scale[:, None])
-        expected = self.centre[:, None] + self.scale[:, None] * found.scored.expected
-        scored = replace(found.scored, expected=expected)
+        expected = self.centre[:, None] + self.scale[:, None] * found.scored.others.value
+        scored = replace(found.scored, others=replace(found.scored.others, value=expected))
         return TransformedColumns(found.V, self.centre[:, None] + self.scale[:, None] * found.L, scored)
 
 

@@ -18,8 +18,8 @@ OVER = "the run is over at this site; it is not taken up again"
 """Sent when a round of an ended run is opened, as by an aggregator whose store was restored from an older backup."""
 
 _TOO_OFTEN = (
-    "several proposals of the last 24 hours were refused for reasons about the data, by which one could ask about it"
-    " ([policy] max_data_refusals)"
+    "this site refused several proposals of the last 24 hours for reasons about its data, and more refusals would"
+    " reveal more about it ([policy] max_data_refusals)"
 )
 _PROPOSE_AGAIN = "that became so after a person was asked; propose the run again"
 _WHAT_TO_CHANGE = (

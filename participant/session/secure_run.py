@@ -262,7 +262,7 @@ class SecureRun:
             self._side.finish()
 
     def forget(self) -> None:
-        """Nothing of the run is checked any more: drop what `finish` left in memory."""
+        """Nothing of the run will be checked again: drop what `finish` left in memory."""
         self.finish()
         self.closing = None
 

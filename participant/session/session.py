@@ -261,7 +261,7 @@ class Session:
         return consent
 
     def _open(self, opened: Opened | None) -> None:
-        """Open this attempt in place of the one before; None: nothing is open any more."""
+        """Open this attempt in place of the one before; None: nothing is open."""
         self.opened, self._answer, self._acknowledged = opened, None, False
 
     def _due(self) -> tuple[Action, ...]:

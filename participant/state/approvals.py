@@ -3,7 +3,7 @@
 An approval is for one run with the spec that the approver saw, by its digest, and is used once: a later run, even with
 the same spec, may expose more together with the earlier one, and is for a person to see. A standing approval is for
 later runs with the same spec but for label, seed, time and start; it answers where the site asks about every run, and
-never where something speaks against one. Sites are not told by a signature who proposes a run, so that it cannot be for
+never where there is a doubt about one. Sites are not told by a signature who proposes a run, so that it cannot be for
 one operator alone. Giving one, using one and declining are entries of the ledger.
 """
 

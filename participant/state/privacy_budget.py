@@ -81,13 +81,13 @@ class PrivacyRecord:
         self._write([one for one in self.standing() if one.key != charge.key])
 
     def keep(self, charge: Charge) -> None:
-        """Enter that a charge is not given back any more."""
+        """Enter that a charge is no longer given back."""
         found = self.standing()
         if not any(one.key == charge.key and one.kept for one in found):
             self._write([replace(one, kept=one.kept or one.key == charge.key) for one in found])
 
     def is_kept(self, run_id: str) -> bool:
-        """Whether a charge of this run is not given back any more."""
+        """Whether a charge of this run is no longer given back."""
         return any(one.run_id == run_id and one.kept for one in self.standing())
 
     def _write(self, charges: list[Charge]) -> None:

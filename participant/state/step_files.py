@@ -220,6 +220,6 @@ class StepFiles:
         try:
             return read_step(path)
         except BadInput as error:
-            hint = "none is needed after a kill, which may cut a write short; else look at the disk"
+            hint = "after a kill this is expected, because a write may be cut short; otherwise check the disk"
             log("step_file_damaged", level="warning", run=run_id, reason=str(error), hint=hint)
             return None

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -87,9 +87,7 @@ def test_writes_that_a_stalled_network_delivers_after_the_standby_took_over_are_
     postgresql: Server, tmp_path: Path
 ) -> None:
     """Neither end is told of the stall; what the first has sent to the database arrives when the second serves."""
-    url = postgresql.new_database()
-    proxy = Proxy(f"127.0.0.1:{postgresql.port}")
-    with closing(proxy), StandbyPair(tmp_path, url, postgresql.by_way_of(proxy.address, url)) as pair:
+    with behind_a_proxy(postgresql, tmp_path) as (proxy, pair):
         first, second = pair.start("first"), pair.start("second")
         draw = np.random.default_rng(5)
         for name in SITES:
@@ -116,9 +114,7 @@ FAULTS = ("swallowed", "frozen database", "restarted database", "paused", "kille
 def test_rounds_go_on_within_seconds_of_a_fault_and_never_do_two_say_that_they_serve(
     postgresql: Server, tmp_path: Path, fault: str, record_property: Callable[[str, object], None]
 ) -> None:
-    url = postgresql.new_database()
-    proxy = Proxy(f"127.0.0.1:{postgresql.port}")
-    with closing(proxy), StandbyPair(tmp_path, url, postgresql.by_way_of(proxy.address, url)) as pair:
+    with behind_a_proxy(postgresql, tmp_path) as (proxy, pair):
         first, second = pair.start("first"), pair.start("second")
         draw = np.random.default_rng(5)
         for name in SITES:
@@ -136,6 +132,14 @@ def test_rounds_go_on_within_seconds_of_a_fault_and_never_do_two_say_that_they_s
         record_property("seconds", round(taken, 1))  # --junitxml has it
         assert taken <= SERVES_AGAIN
         pair.operator.abort(run_id, "enough")
+
+
+@contextmanager
+def behind_a_proxy(postgresql: Server, root: Path) -> Iterator[tuple[Proxy, StandbyPair]]:
+    """A pair of which the first reaches the database by a proxy, which can hold back what passes."""
+    url, proxy = postgresql.new_database(), Proxy(f"127.0.0.1:{postgresql.port}")
+    with closing(proxy), StandbyPair(root, url, postgresql.by_way_of(proxy.address, url)) as pair:
+        yield proxy, pair
 
 
 def happen(fault: str, first: Process, proxy: Proxy, database: Server) -> None:

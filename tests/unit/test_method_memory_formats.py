@@ -20,7 +20,7 @@ from dcfpca.spec import RunSpec, parse_spec
 
 CLOSING_MEMORY = {"closing/noise", "closing/counters", "closing/curve"}
 CHECKED_MEMORY = {*CLOSING_MEMORY, "closing/carriers", "closing/wanted"}
-OWN_VIEW = {"own/tensor", "own/scalars"}
+OWN_VIEW = {"own/tensor", "own/scalars", "own/slips", "own/units"}
 MEMORY = {
     "private/4": set[str](),
     "subspace/3": {"schedule", "rest"},

@@ -174,5 +174,5 @@ def test_a_key_of_the_sum_that_went_on_without_members_says_what_to_do(key: dict
     (name,) = key
     with pytest.raises(BadInput) as caught:
         parse_spec(SMALL | key)
-    assert f"{name}: there is no such key any more; remove it: a secure run waits for its members" in str(caught.value)
+    assert f"{name}: this key no longer exists; remove it: a secure run waits for its members" in str(caught.value)
     assert parse_kept_spec(json.dumps({"rank": 3} | key).encode()) == parse_spec({"rank": 3})

@@ -79,7 +79,7 @@ def test_a_run_after_one_column_was_added_needs_a_person_there_who_is_told_which
     second.propose()
     reason = asked(liar, second, VICTIM)
     assert first in reason
-    assert f"it would tell of 1 of the present columns ({before}) alone" in reason
+    assert f"it would reveal sums of 1 of the present columns ({before}) alone" in reason
     assert f"wait until {FEWEST} or more differ, or propose the run with [privacy]" in reason
     for name in OTHERS:
         assert liar.await_call("Respond", name, second.run_id).request.accept
@@ -105,7 +105,7 @@ def test_a_second_run_over_other_features_needs_a_person_where_few_have_entries_
         first.play_round()
         first.finish("aborted")
         second.propose()
-        assert "it would tell of none of the present columns and 1 that it leaves out alone" in asked(
+        assert "it would reveal sums of none of the present columns and 1 that it leaves out alone" in asked(
             liar, second, "ann"
         )
         for name in OTHERS[1:]:

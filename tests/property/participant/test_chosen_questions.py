@@ -13,10 +13,9 @@ The sites are whole daemons without their sockets, and no person is there to app
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 from itertools import combinations, product
@@ -27,7 +26,6 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from dcfpca.method_memory import encode_memory
 from dcfpca.rpca.column_blocks import ArrayColumns
 from dcfpca.rpca.method import Consensus, FloatArray, TensorMessage
 from dcfpca.rpca.stage import Site
@@ -38,15 +36,13 @@ from participant.policy import ABOUT_DATA, Reasons, Refuse, SiteFacts, SitePolic
 from participant.review import TUNABLES, review
 from participant.session.secure_run import SecureRun
 from tests.support.hostile.lying_aggregator import Heard, run_of
-from tests.support.hostile.lying_scripts import play
-from tests.support.hostile.played_run import changed
+from tests.support.hostile.lying_scripts import STAGES, lying_announcement, memory_digest, play
 from tests.support.hostile.secure_play import FixedCohortPlay
 from tests.support.hostile.sites_in_memory import SITES, NothingCame, SitesInMemory
 
 POLICY = SitePolicy(min_columns=5, min_entries=3, max_data_refusals=1000)
 FEATURES = ("age", "chol", "pulse", "hiv")
 MANY = 40
-STAGES = ("median", "deviation", "open", "fit", "refine", "validate", "shape", "covariance", "null", "check")
 ROUND_CALLS = ("SubmitUpdate", "ReportMisfit")
 COHORTS = (SITES[:3], SITES[:3], SITES[:3], SITES, (*SITES[:2], SITES[3]))
 Question = tuple[str, Any]
@@ -291,9 +287,9 @@ class Questioner(RuleBasedStateMachine):
         assert opened.stage == run.consensus.stage, "a stage was answered out of turn"
         assert np.allclose(step.vector, run.truly(name), rtol=1e-9, atol=1e-9), "not what the truth gives"
         if round == 0:
-            begins = _digest(run.method.begin().memory)
+            begins = memory_digest(run.method.begin().memory)
             if run.spec.warm_start:
-                begins = _digest({"warm": self.verified[run.spec.warm_start]})
+                begins = memory_digest({"warm": self.verified[run.spec.warm_start]})
                 met["warm start answered"] += 1
             assert opened.memory_sha256 == begins, "a run begins at a subspace of the liar's choice"
         own = daemon._site.matrix.columns
@@ -313,7 +309,7 @@ class Questioner(RuleBasedStateMachine):
         if lie == "later" and later is not None and run.consensus.round == 0:
             told = run.announcement(replace(later, round=0, memory=run.consensus.memory), attempt)
         else:
-            told = _lying(run, lie, place, attempt)
+            told = lying_announcement(run, lie, place, attempt)
         after = self._opened(run, told)
         return not [one for one in self.liar.heard[after:] if one.call in ROUND_CALLS]
 
@@ -331,10 +327,6 @@ class Questioner(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         self.liar.close()
-
-
-def _digest(memory: Mapping[str, FloatArray]) -> bytes:
-    return hashlib.sha256(encode_memory(memory)).digest()
 
 
 def _persons(seed: int) -> FloatArray:
@@ -374,36 +366,6 @@ def _left(weighed: Iterable[tuple[frozenset[Any], int]]) -> int:
         for each in members:
             weights[each] += sign
     return sum(weight != 0 for weight in weights.values())
-
-
-def _lying(run: Asked, lie: str, place: int, attempt: int) -> pb.RoundOpened:
-    """The announcement that is due, but for one thing."""
-    due, told = run.consensus, run.consensus.broadcast
-    if lie in ("tensor", "scalar") and told.flat().size:
-        tensor, scalars = told.tensor.copy(), told.scalars.copy()
-        part = tensor.reshape(-1) if tensor.size and (lie == "tensor" or not scalars.size) else scalars
-        part[place % part.size] = 1.01 * part[place % part.size] + 0.01
-        return run.announcement(replace(due, broadcast=TensorMessage(tensor, scalars)), attempt)
-    honest = run.announcement(attempt=attempt)
-
-    def twist(opened: pb.RoundOpened) -> None:
-        match lie:
-            case "memory":
-                opened.memory_sha256 = _digest({"warm": np.eye(4, 1)})
-            case "previous_sum":
-                opened.previous_sum = b"\x07" * 32
-            case "exponents":
-                opened.exponents[0] -= 3
-            case "round":
-                opened.ref.round += 1
-            case "cohort":
-                del opened.cohort[-1]
-            case "spec":
-                opened.spec_sha256 = bytes(32)
-            case _:
-                opened.stage = STAGES[place % len(STAGES)] if place % len(STAGES) else "another"
-
-    return changed(honest, twist)
 
 
 met: Counter[str] = Counter()

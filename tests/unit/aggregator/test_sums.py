@@ -26,7 +26,9 @@ def test_a_sum_that_breaks_a_law_is_not_used_and_the_sentence_says_which() -> No
     vector = exchange(method, told, sites).sums.flat()
     assert advanced(TERMS, told, total(vector)).stage == "fit"
     vector[7] += 0.5
-    with pytest.raises(UnusableSum, match="round 0 cannot be true: a count of columns or entries is no whole number"):
+    with pytest.raises(
+        UnusableSum, match="round 0 cannot be true: a count of columns or entries is not a whole number"
+    ):
         advanced(TERMS, told, total(vector))
     vector[7] = np.nan
     with pytest.raises(UnusableSum, match="not finite"):

@@ -133,7 +133,7 @@ def test_versions_warn_and_protocols_fail() -> None:
         ({"methods": ()}, Level.FAIL, "refuses every run"),
         ({"private": True, "allow_export": True}, Level.WARN, "private wins"),
         ({"min_cohort": 2}, Level.WARN, "subtract"),
-        ({"min_columns": 2}, Level.WARN, "gives them away"),
+        ({"min_columns": 2}, Level.WARN, "reveals them"),
         ({"allow_plain": True}, Level.WARN, "sees this site's own updates"),
     ],
 )

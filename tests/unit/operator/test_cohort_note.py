@@ -64,7 +64,7 @@ def test_too_few_connected_sites_are_said_at_once_with_what_to_do() -> None:
     people = [pb.ParticipantView(name=name, state="connected") for name in "ab"]
     assert presence_note(spec, [*people, away]) == "not connected: c; enrolment waits for 30 s"
     said = presence_note(spec, people)
-    assert said.startswith("a, b are connected, and a secure run needs 3 sites. Of a sum over two")
+    assert said.startswith("a, b are connected, and a secure run needs 3 sites. In a sum over two")
     assert "--aggregation plain" in said
     assert presence_note(parse_spec({"rank": 3, "aggregation": "plain"}), people) == ""
     assert presence_note(spec, [*people, pb.ParticipantView(name="c", state="connected")]) == ""

@@ -89,7 +89,7 @@ def test_by_default_a_site_needs_twenty_columns_and_three_times_the_rank(keys: d
     assert isinstance(review(spec(**keys), site(columns=needed)), Accept)
     said = reasons(review(spec(**keys), site(columns=needed - 1)))
     assert f"fewer than the {needed} columns" in said
-    assert "an update gives the data away" in said
+    assert "an update reveals the data" in said
     assert "min_columns" in said
     assert str(needed - 1) not in said
 
@@ -281,7 +281,7 @@ def test_a_run_after_few_columns_changed_waits_for_a_person_who_is_told_whom_it_
     assert isinstance(verdict, Accept)
     assert verdict.needs_approval
     (said,) = verdict.why.about_data
-    assert "with run-1 it would tell of 1 of the present columns (id-40) and 1 that it leaves out" in said
+    assert "with run-1 it would reveal sums of 1 of the present columns (id-40) and 1 that it leaves out" in said
     assert "wait until 20 or more differ, or propose the run with [privacy]" in said
     assert verdict.why.leaving == (ABOUT_DATA,)
 

@@ -55,6 +55,14 @@ def test_every_path_in_a_page_exists(page: Path) -> None:
     assert sorted(path for path in named if not (ROOT / path).exists()) == []
 
 
+@pytest.mark.parametrize("page", [*PAGES, *FOR_PEOPLE_WHO_JOIN], ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_module_that_a_page_names_exists(page: Path) -> None:
+    """Also where only the end of its path is written, as `subspace/fit.py`."""
+    named = set(re.findall(r"`((?:[a-z_]+/)*[a-z_]+\.py)`", page.read_text())) - {"utils.py"}
+    there = [f"/{path.relative_to(ROOT)}" for path in ROOT.glob("[!.]*/**/*.py")]
+    assert sorted(name for name in named if not any(path.endswith(f"/{name}") for path in there)) == []
+
+
 def test_the_path_of_a_round_and_the_steps_for_contributors_name_files() -> None:
     for page, at_least in ((DOCS / "architecture.md", 15), (ROOT / "CONTRIBUTING.md", 20)):
         assert len(set(PATH.findall(page.read_text()))) >= at_least

@@ -92,7 +92,7 @@ def test_a_header_that_is_not_what_the_spec_says_is_turned_away(change: dict[str
 def test_no_assembly_begins_for_an_unknown_number_format(dtype: int) -> None:
     header = tensors.header_of(b"", LAYOUT, F64)
     header.dtype = dtype  # type: ignore[assignment]
-    with pytest.raises(BadMessage, match="no number format"):
+    with pytest.raises(BadMessage, match="not a number format"):
         tensors.Assembly(header)
 
 

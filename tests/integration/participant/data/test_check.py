@@ -97,7 +97,7 @@ def test_check_says_up_to_which_rank_the_columns_are_enough(
 ) -> None:
     np.save(tmp_path / "M.npy", np.ones((50, 47)))
     file = config(alone, tmp_path / "M.npy", orientation="features-in-rows")
-    assert "gives the site's data away" in remarks(file, capsys)
+    assert "reveals the site's data" in remarks(file, capsys)
     file.write_text(file.read_text().replace("min_columns = 2", "min_columns = 0"))
     assert "runs of rank 15 or less" in remarks(file, capsys)
     np.save(tmp_path / "M.npy", np.ones((4, 47)))

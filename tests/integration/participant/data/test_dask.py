@@ -107,6 +107,20 @@ def test_the_cluster_gives_the_local_engines_result(
     assert found.certificate.keys() == wanted.certificate.keys()
 
 
+def test_workers_keep_the_memory_of_freed_arrays_for_the_next(engine: DaskEngine, table: DataTable) -> None:
+    def faults() -> int:
+        import resource  # noqa: PLC0415 — on the worker
+
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        for _ in range(400):
+            np.ones(1 << 17)  # a block of columns
+        return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+    method = method_of(parse_spec({"rows": 60, "rank": 3}))
+    engine.site(method, open_matrix(table).columns).answer(method.begin())
+    assert max(engine.client.run(faults).values()) < 0.1 * 400 * 256
+
+
 def test_a_whole_run_ends_with_the_local_engines_result(engine: DaskEngine, table: DataTable) -> None:
     method, columns = method_of(parse_spec({"rows": 60, "max_rank": 5, "tolerance": 1e-12})), open_matrix(table).columns
     _, spread = ending(method, engine.site(method, columns))

@@ -21,7 +21,8 @@ def test_any_order_of_reading_gives_the_matrix(width: int, reads: list[tuple[int
         np.testing.assert_array_equal(columns.read(start, stop), MATRIX[:, start:stop])
 
 
-def test_a_pass_reads_every_column_once() -> None:
+@pytest.mark.parametrize("width", [2, 4, 5, 7])
+def test_a_pass_reads_every_column_once_whether_or_not_blocks_end_with_windows(width: int) -> None:
     fetched: list[tuple[int, int]] = []
 
     def fetch(start: int, stop: int) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
@@ -29,9 +30,23 @@ def test_a_pass_reads_every_column_once() -> None:
         return MATRIX[:, start:stop]
 
     columns = WindowedColumns(ChunkedColumns((3, 23), fetch, 1), 6)
-    for start in range(0, 23, 2):
-        columns.read(start, min(start + 2, 23))
+    for start in range(0, 23, width):
+        stop = min(start + width, 23)
+        np.testing.assert_array_equal(columns.read(start, stop), MATRIX[:, start:stop])
     assert fetched == [(0, 6), (6, 12), (12, 18), (18, 23)]
+
+
+def test_a_column_alone_is_read_alone_and_no_window_with_it() -> None:
+    fetched: list[tuple[int, int]] = []
+
+    def fetch(start: int, stop: int) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
+        fetched.append((start, stop))
+        return MATRIX[:, start:stop]
+
+    columns = WindowedColumns(ChunkedColumns((3, 23), fetch, 1), 6)
+    for start in (17, 3, 9):
+        np.testing.assert_array_equal(columns.read(start, start + 1), MATRIX[:, start : start + 1])
+    assert fetched == [(17, 18), (3, 4), (9, 10)]
 
 
 def test_what_goes_wrong_ahead_is_told_when_it_is_wanted() -> None:

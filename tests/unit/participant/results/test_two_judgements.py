@@ -58,7 +58,7 @@ def test_an_entry_that_only_this_site_finds_unusual_is_flagged_and_says_so() -> 
 
 @pytest.mark.slow
 def test_values_that_are_high_for_all_sites_and_usual_here_are_named_by_feature() -> None:
-    notes = [note for note in _found()[0]["notes"] if "for all sites and usual at this one" in note]
+    notes = [note for note in _found()[0]["notes"] if "compared with all sites, and usual at this one" in note]
     assert notes
     assert all(note.startswith(f"{NAMES[NOISY]}: ") for note in notes)
 
@@ -67,7 +67,7 @@ def test_a_few_values_that_are_usual_here_are_chance_and_not_named() -> None:
     counts = np.zeros((3, 2))
     counts[0, 0], counts[1, 1], counts[2, 0] = 4, 30, 19
     (note,) = usual_here_notes(counts, 1000, ("age", "bmi", "chol"))
-    assert note.startswith("bmi: 30 of 1000 values are low for all sites")
+    assert note.startswith("bmi: 30 of 1000 values are low compared with all sites")
 
 
 @pytest.mark.parametrize(
