@@ -23,6 +23,7 @@ from threadpoolctl import threadpool_limits
 from benchmarks.real_tables import method_for
 from dcfpca.rpca.column_blocks import ArrayColumns
 from dcfpca.rpca.method import FloatArray
+from dcfpca.rpca.own_view.slips import UNITS
 from dcfpca.rpca.round_limits import automatic_bound
 from dcfpca.rpca.simulate import simulate
 from participant.findings import causes
@@ -49,7 +50,7 @@ def wrong(kind: str, M: FloatArray, row: int, column: int, random: Generator) ->
         case causes.DECIMAL:
             made = {at: float(f"{x * random.choice([10.0, 0.1, 100.0]):.10g}")}
         case causes.UNIT:
-            factor, offset = random.choice(np.array(list(causes.UNITS.values())))
+            factor, offset = random.choice(np.array(list(UNITS.values())))
             made = {at: float(f"{factor * x + offset:.4g}")}
         case causes.SIGN:
             made = {at: -x}
@@ -96,7 +97,7 @@ def said_of(sites: list[FloatArray], truth: list[Truth]) -> tuple[list[tuple[str
     for M, put in zip(sites, truth, strict=True):
         scored = judge.transform(M).scored
         flagged = [
-            Flagged(int(row), int(column), scored.expected[row, column], scored.z[row, column])
+            Flagged(int(row), int(column), scored.others.value[row, column], scored.z[row, column])
             for column, row in zip(*np.nonzero(scored.flagged.T), strict=True)
         ]
         told = explain(ArrayColumns(M), lambda some: judge.transform(some).scored.z, judge.deviation, names, flagged)

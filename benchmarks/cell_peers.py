@@ -16,11 +16,9 @@ import argparse
 import json
 import shutil
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from functools import partial
-from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -34,6 +32,7 @@ from sklearn.metrics import average_precision_score
 from threadpoolctl import threadpool_limits
 
 from benchmarks.cells import WAYS, Problem, best_f1, problems, sizes_of
+from benchmarks.real_tables import chosen_tables, tool_beside
 from benchmarks.table_peers import by_residual, detect_deviating_cells, filled, medians, pursuit
 from dcfpca.methods import method_of
 from dcfpca.rpca.column_blocks import ArrayColumns
@@ -145,10 +144,7 @@ def main() -> None:
     parser.add_argument("--who", default="", help="only methods with this in their name")
     parser.add_argument("--json", type=Path)
     wanted = parser.parse_args()
-    sys.path.insert(0, str(wanted.data.resolve().parent / "tools"))
-    cells = import_module("cells")
-    every = tuple(sorted(path.stem for path in (wanted.data / "tables").glob("*.npz")))
-    tables = tuple(name for name in wanted.tables.split(",") if name) or every
+    cells, tables = tool_beside(wanted.data, "cells"), chosen_tables(wanted.data, wanted.tables)
     rows = []
     with threadpool_limits(1):
         for problem in problems(cells, "errors", tables, quick=False):

@@ -6,6 +6,9 @@ The matrix is made on disk (m × n, low rank with gross errors). A process of it
 it: the opening exchange and some rounds of `subspace` by the daemon's engine, each saved to disk like a daemon's step,
 and the result. Its peak resident memory is what is reported. Before every round the file is read once from start to end
 as a yardstick; the page cache is emptied of it before each reading and each round, so that both read the disk.
+
+With `--dask` the columns are at the workers of a local cluster: CPU and reads are of all processes together, peaks are
+those of this process and of the largest worker.
 """
 
 from __future__ import annotations
@@ -13,7 +16,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
 import subprocess
 import sys
 import tempfile
@@ -35,6 +37,7 @@ from dcfpca.terms import Terms
 from participant.config import EngineTable
 from participant.data.data_config import DataTable
 from participant.data.readers import open_matrix
+from participant.engine.dask_engine import DaskEngine
 from participant.engine.thread_engine import Engine
 from participant.results.manifest import ResultFacts
 from participant.results.writing import write_results
@@ -72,6 +75,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--rank", type=int, default=20)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=0, help="0: as many as there are cores")
+    parser.add_argument("--dask", action="store_true", help="compute on a local Dask cluster")
     parser.add_argument("--finish", action="store_true", help="also write the result")
     parser.add_argument("--dir", default=None, help="where the matrix is made")
     parser.add_argument("--json", default="")
@@ -117,17 +121,17 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     limit = EngineTable(memory_limit=options.memory_limit).memory_limit
     columns = open_matrix(DataTable(path=path), path.parent / "spool", limit).columns
     spec = parse_spec({"rows": options.rows, "max_rank": options.rank, "rounds": options.rounds, "tolerance": 0})
-    engine = Engine(options.threads, memory_limit=limit, scratch=path.parent / "spool")
+    engine = engine_of(options, path, limit)
     method = method_of(spec)
     rounds: list[dict[str, Any]] = []
     site, consensus = engine.site(method, columns), method.begin()
     while consensus.outcome is None:
         reading = read_once(path)
         forget(path)
-        started, spent, read = time.perf_counter(), time.process_time(), bytes_read()
+        started, spent, read = time.perf_counter(), cpu_seconds(), bytes_read()
         update = site.answer(consensus)
         save(path.parent / "run.step", site)
-        seconds, cpu = time.perf_counter() - started, time.process_time() - spent
+        seconds, cpu = time.perf_counter() - started, cpu_seconds() - spent
         took = {"read_seconds": reading, "seconds": seconds, "ratio": seconds / reading, "cpu_seconds": cpu}
         rounds.append({"stage": consensus.stage, **took, "reads": (bytes_read() - read) / path.stat().st_size})
         print(json.dumps(rounds[-1] | {"peak_mib": peak_mib()}), file=sys.stderr, flush=True)
@@ -138,6 +142,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         "rank": options.rank,
         "threads": engine.threads,
         "memory_limit_mib": limit / 2**20,
+        "dask": options.dask,
         "peak_before_mib": before,
         "peak_mib": peak_mib(),
         "peak_over_limit": peak_mib() * 2**20 / limit,
@@ -153,7 +158,17 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     }
     if options.finish:
         report |= finish(path, Terms.of(spec), site, consensus, columns)
+    if options.dask:
+        report["largest_worker_mib"] = max(peak_mib(worker) for worker in processes()[1:])
+    engine.close()
     return report
+
+
+def engine_of(options: argparse.Namespace, path: Path, limit: int) -> Engine:
+    """The engine that a daemon with these options has."""
+    if options.dask:
+        return DaskEngine("", DataTable(path=path), options.threads)
+    return Engine(options.threads, memory_limit=limit, scratch=path.parent / "spool")
 
 
 def by_stage(rounds: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -166,9 +181,24 @@ def by_stage(rounds: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return found
 
 
+def processes() -> list[int]:
+    """This process, and those that it has begun."""
+    found = [os.getpid()]
+    for parent in found:
+        for thread in Path(f"/proc/{parent}/task").iterdir():
+            found += [int(child) for child in (thread / "children").read_text().split()]
+    return found
+
+
 def bytes_read() -> int:
-    """What this process has read of files so far, from the disk or not: of the matrix, and of its parts' states."""
-    return int(Path("/proc/self/io").read_text().split()[1])
+    """What these processes have read of files so far, from the disk or not: of the matrix, and of its parts' states."""
+    return sum(int(Path(f"/proc/{one}/io").read_text().split()[1]) for one in processes())
+
+
+def cpu_seconds() -> float:
+    """What these processes have computed so far."""
+    stats = [Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split() for one in processes()]
+    return sum(int(one[11]) + int(one[12]) for one in stats) / os.sysconf("SC_CLK_TCK")
 
 
 def save(path: Path, site: Site) -> None:
@@ -178,15 +208,17 @@ def save(path: Path, site: Site) -> None:
 
 def finish(path: Path, terms: Terms, site: Site, consensus: Consensus, columns: Columns) -> dict[str, Any]:
     finding = ResultFacts("run", "site", bytes(32), consensus.round, "", "")
-    started, read = time.perf_counter(), bytes_read()
+    started, spent, read = time.perf_counter(), cpu_seconds(), bytes_read()
     write_results(path.parent / "results", finding, terms, site, consensus, columns)
     reads = (bytes_read() - read) / path.stat().st_size
-    return {"finish_seconds": time.perf_counter() - started, "finish_reads": reads, "peak_with_finish_mib": peak_mib()}
+    took = {"finish_seconds": time.perf_counter() - started, "finish_cpu_seconds": cpu_seconds() - spent}
+    return took | {"finish_reads": reads, "peak_with_finish_mib": peak_mib()}
 
 
-def peak_mib() -> float:
-    """Peak resident memory of this process; it never falls."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+def peak_mib(process: int | str = "self") -> float:
+    """Peak resident memory of a process; it never falls."""
+    status = Path(f"/proc/{process}/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) / 1024
 
 
 if __name__ == "__main__":

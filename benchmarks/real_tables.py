@@ -93,10 +93,16 @@ def sizes_of(broadcast: Any, residual: FloatArray, scaling: str = "none") -> Flo
     return np.where(np.isnan(residual), 0.0, np.abs(residual)) / units
 
 
-def tool_beside(data: Path) -> Any:
-    """`tools/injected.py`, which lies beside the data."""
+def tool_beside(data: Path, name: str = "injected") -> Any:
+    """The module of this name in `tools`, which lies beside the data."""
     sys.path.insert(0, str(data.resolve().parent / "tools"))
-    return import_module("injected")
+    return import_module(name)
+
+
+def chosen_tables(data: Path, names: str) -> tuple[str, ...]:
+    """The tables of these names, with commas between them; all that lie beside the data if none is given."""
+    every = tuple(sorted(path.stem for path in (data / "tables").glob("*.npz")))
+    return tuple(name for name in names.split(",") if name) or every
 
 
 def main() -> None:

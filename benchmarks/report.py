@@ -106,7 +106,7 @@ def page(results: Path = RESULTS) -> str:
         if one.short
     )
     falls = (
-        f"## What falls short\n\nEach compared with what was asked of it; the appendix has all of them.\n\n{short}\n"
+        f"## What falls short\n\nEach figure is compared with its goal; the appendix lists all of them.\n\n{short}\n"
     )
     return "\n".join([HEAD, summary.summary(results) + "\n", falls, _records(results)])
 

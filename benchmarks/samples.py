@@ -18,8 +18,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
-from importlib import import_module
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -28,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from benchmarks.real_tables import chosen_tables, tool_beside
 from dcfpca.methods import method_of
 from dcfpca.rpca.column_blocks import ArrayColumns
 from dcfpca.rpca.method import FloatArray
@@ -126,10 +125,7 @@ def main() -> None:
     parser.add_argument("--tables", default="")
     parser.add_argument("--json", type=Path)
     wanted = parser.parse_args()
-    sys.path.insert(0, str(wanted.data.resolve().parent / "tools"))
-    cells = import_module("cells")
-    every = tuple(sorted(path.stem for path in (wanted.data / "tables").glob("*.npz")))
-    tables = tuple(name for name in wanted.tables.split(",") if name) or every
+    cells, tables = tool_beside(wanted.data, "cells"), chosen_tables(wanted.data, wanted.tables)
     record: dict[str, Any] = {"rows": [], "summary": {}}
     with threadpool_limits(1):
         for kind in wanted.only.split(","):

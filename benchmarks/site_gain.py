@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from benchmarks.real_tables import method_for, sizes_of
+from benchmarks.real_tables import method_for, sizes_of, tool_beside
 from dcfpca.rpca.column_blocks import ArrayColumns
 from dcfpca.rpca.method import FloatArray
 from dcfpca.rpca.refinement.closing_plan import CHECK, NULL
@@ -87,10 +86,7 @@ def main() -> None:
     parser.add_argument("--sets", default="highway,prsa,asd")
     parser.add_argument("--json", type=Path)
     wanted = parser.parse_args()
-    sys.path.insert(0, str(wanted.data.resolve().parent / "tools"))
-    import injected  # type: ignore[import-not-found]  # noqa: PLC0415 - lies beside the data
-
-    found = []
+    injected, found = tool_beside(wanted.data), []
     with threadpool_limits(1):
         for name in wanted.sets.split(","):
             for row in measure(injected, name):

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 import time
 from collections.abc import Callable
 from importlib.util import find_spec
@@ -27,7 +26,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from benchmarks.baselines.alm import alm
-from benchmarks.real_tables import GIVEN
+from benchmarks.real_tables import GIVEN, tool_beside
 from dcfpca.rpca.method import FloatArray
 
 Found = tuple[NDArray[np.bool_], FloatArray]  # flags, scores
@@ -123,10 +122,7 @@ def main() -> None:
     parser.add_argument("--every", type=int, default=1, help="one feature in so many")
     parser.add_argument("--json", type=Path)
     wanted = parser.parse_args()
-    sys.path.insert(0, str(wanted.data.resolve().parent / "tools"))
-    import injected  # type: ignore[import-not-found]  # noqa: PLC0415 - lies beside the data
-
-    found = []
+    injected, found = tool_beside(wanted.data), []
     with threadpool_limits(1):
         for name in wanted.sets.split(","):
             for who, method in ((who, method) for who, method in peers().items() if wanted.who in who):

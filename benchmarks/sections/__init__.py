@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ class Section:
     short: tuple[str, ...] = ()
 
 
+_NO_BREAK = "\0"
 Renderer = Callable[[Path], Section | None]
 
 
@@ -67,4 +69,6 @@ def paragraphs(*parts: str) -> str:
 
 def wrapped(prose: str, indent: str = "") -> str:
     """Prose in lines of the house's width."""
-    return textwrap.fill(prose, 120, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+    kept = re.sub(r" (?=\d+[.)] )", _NO_BREAK, prose)  # a line that begins with "1. " would be a list
+    lines = textwrap.fill(kept, 120, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+    return lines.replace(_NO_BREAK, " ")

@@ -30,12 +30,12 @@ def cell_peers(results: Path) -> Section | None:
         "Wrong entries: against other methods",
         ("python -m benchmarks.cell_peers --data DIR --json benchmarks/results/cell-peers.json",),
         paragraphs(
-            "3 % of the entries of twelve real tables changed in one of five ways (moved by 4 to 12 deviations, decimal"
-            f" point, unit, two values swapped, sign): {len(own)} problems. Ours is a federation by the tables' sites; "
-            "the others have all data in one place. Means of F1 and precision at each method's own flags, of the best "
-            "F1 of any cut of its order and of the order's average precision; beside F1 and best F1 the problems in "
-            "which ours is ahead and behind. Oddities of the tables' own count as false alarms. MacroPCA is missing: "
-            "R's cellWise could not be installed.",
+            "3 % of the entries of twelve real tables changed in one of five ways (moved by 4 to 12 deviations, "
+            f"decimal point, unit, two values swapped, sign): {len(own)} problems. Ours is a federation by the "
+            "tables' sites; the others have all data in one place. Means of F1 and precision at each method's own "
+            "flags, of the best F1 of any cut of its order and of the order's average precision; beside F1 and best "
+            "F1 the problems in which ours is ahead and behind. Values that are unusual in the original tables count "
+            "as false alarms. MacroPCA is missing: R's cellWise could not be installed.",
             table(["method", "F1", "ours ahead–behind", "precision", "best F1", "ours ahead–behind",
                    "average precision", "problems"], lines),
         ),

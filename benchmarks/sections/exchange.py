@@ -24,9 +24,9 @@ def rounds(results: Path) -> Section | None:
         "The exchange",
         (f"python -m benchmarks.rounds {shape} --rounds {first['rounds']} --aggregation plain --raw --json",),
         paragraphs(
-            "Real processes, mutual TLS, the real protocol, sites that compute nothing; all of them on two cores. The "
-            f"tensors alone are {2 * 8 * first['rows'] * first['rank'] / 1000:.0f} kB per participant and round at "
-            f"{first['rows']} × {first['rank']}, both ways.",
+            "Real processes with mutual TLS and the real protocol; sites compute nothing, and all processes share "
+            f"two cores. The tensors alone are {2 * 8 * first['rows'] * first['rank'] / 1000:.0f} kB per participant "
+            f"and round at {first['rows']} × {first['rank']}, both ways.",
             table(
                 [
                     "sum",
@@ -102,9 +102,7 @@ def _over(found: list[Row]) -> list[str]:
         for row in found
         if row["aggregation"] == "secure" and (beside := by_shape.get((row["participants"], row["rows"], row["rank"])))
     ]
-    return [
-        f"{what} takes {times:.1f} times {of} (asked: {most:g})." for what, times, of, most in pairs if times > most
-    ]
+    return [f"{what} takes {times:.1f} times {of} (goal: {most:g})." for what, times, of, most in pairs if times > most]
 
 
 def _kilobytes(count: float | None) -> str:

@@ -94,10 +94,10 @@ def _short_of_asked(few: Any, most: Any) -> Iterator[str]:
     if times > FLAT:
         yield (
             f"Beyond its connections the aggregator takes {times:.2f} times as much memory with {most.participants} "
-            f"participants as with {few.participants} (asked: {FLAT:g})."
+            f"participants as with {few.participants} (goal: {FLAT:g})."
         )
     if most.seconds_per_round > ROUND_SECONDS:
-        yield f"A round of {most.participants} takes {most.seconds_per_round:.1f} s (asked: {ROUND_SECONDS:g})."
+        yield f"A round of {most.participants} takes {most.seconds_per_round:.1f} s (goal: {ROUND_SECONDS:g})."
 
 
 def out_of_core(results: Path) -> Section | None:
@@ -117,8 +117,52 @@ def out_of_core(results: Path) -> Section | None:
             f"{data.read_once_seconds:.1f} s (median), a round {seconds[0]:.1f} to {seconds[-1]:.1f} s with "
             f"{data.threads} threads, what a daemon saves included: {ratios[0]:.2f} to {ratios[-1]:.2f} times the read "
             "just before it.",
+            *(part for one in _closing_records(results) for part in _closing_parts(one)),
         ),
-        (f"A round over {size} GiB takes {ratios[-1]:.2f} reads of the file (asked: 1.5).",)
+        (f"A round over {size} GiB takes {ratios[-1]:.2f} reads of the file (goal: 1.5).",)
         if ratios[-1] > 1.5
-        else (),
+        else tuple(_closing_short(one) for one in _closing_records(results)),
     )
+
+
+def _closing_records(results: Path) -> list[Any]:
+    """Whole runs with their closing rounds: from disk, and on a Dask cluster."""
+    found = (document(results / f"out_of_core-{name}.json") for name in ("closing", "dask"))
+    return [one for one in found if one is not None]
+
+
+def _closing_parts(data: Any) -> tuple[str, str]:
+    """A whole run in a sentence, and by stages."""
+    option, where = f"--memory-limit {data.memory_limit_mib:.0f}MiB", "with the result"
+    read = f"{data.reads + data.finish_reads:.1f} reads of the file in all"
+    if data.dask:  # which maps the file
+        option, where = "--dask", f"with the result, at the largest worker {data.largest_worker_mib:.0f} MiB"
+        read = "the workers read the file once and hold it"
+    fit = _fit_seconds(data)
+    rows = [
+        [one.stage, str(one.rounds), f"{one.cpu_seconds:.1f} s", f"{one.cpu_seconds / fit:.1f}"] for one in data.stages
+    ]
+    rows.append(["result", "", f"{data.finish_cpu_seconds:.1f} s", f"{data.finish_cpu_seconds / fit:.1f}"])
+    return (
+        f"A whole run, `--gib {data.gib:.2g} {option} --finish`, beside other work on two cores, medians by stage: "
+        f"peak {data.peak_mib:.0f} MiB in the rounds and {data.peak_with_finish_mib:.0f} MiB {where}; {read}. Of the "
+        f"rounds of refinement those that hide entries take {_refining(data, 0) / fit:.1f} fit rounds, the others "
+        f"{_refining(data, -1) / fit:.1f}.",
+        table(("stage", "rounds", "CPU a round", "in fit rounds"), rows),
+    )
+
+
+def _refining(data: Any, place: int) -> float:
+    """CPU seconds of a round of refinement before validation (0) or after it (−1); the first of each is longer."""
+    return float([one.cpu_seconds for one in data.rounds if one.stage == "refine"][place or 1])
+
+
+def _closing_short(data: Any) -> str:
+    fit = _fit_seconds(data)
+    most = max((one for one in data.rounds if one.stage != "fit"), key=lambda one: float(one.cpu_seconds))
+    return f"A closing round takes up to {most.cpu_seconds / fit:.0f} fit rounds ({most.stage}; goal: 2)."
+
+
+def _fit_seconds(data: Any) -> float:
+    """CPU seconds of a fit round."""
+    return float(next(one.cpu_seconds for one in data.stages if one.stage == "fit"))

@@ -25,11 +25,9 @@ def peers(results: Path) -> Section | None:
         "Peers: the strongest solvers for one machine",
         ("python -m benchmarks.peers.record --sizes 500 1000 3000 --json benchmarks/results/peers.json",),
         paragraphs(
-            "CPU seconds on one thread to ‖L−L₀‖²/‖L₀‖² of 1e-6 and 1e-10, all in turn in one run; 5 % outliers. "
-            "Ours has "
-            "ten sites in sequence and its defaults; the others see the whole matrix, and of each the settings that "
-            "won "
-            "are taken. *Told* is what a solver is given beyond the matrix. The fastest of each column in bold.",
+            "CPU seconds on one thread to ‖L−L₀‖²/‖L₀‖² of 1e-6 and 1e-10, all in turn in one run; 5 % outliers. Ours "
+            "has ten sites in sequence and its defaults; the others see the whole matrix, each with the settings that "
+            "were fastest. *Told* is what a solver is given beyond the matrix. The fastest in each column is in bold.",
             *(part for case in cases for part in _case(case, timed)),
             *_packages(rows),
             _misled(rows),
@@ -91,12 +89,11 @@ def _packages(rows: list[Row]) -> list[str]:
         for size, rank, outliers in cases
     ]
     return [
-        "The names with a version are packages that one would install. As their documentation calls "
-        "them, to their own tolerance, CPU seconds and squared error of L "
-        "(pyrpca: λ = 1/√n; rpca: the rank and one more, as it subtracts means that outliers have moved; tensorly: "
-        "reg_E = 2/√n, for a matrix has two unfoldings; scikit-learn's PCA, not robust, is the floor). In the tables "
-        "above they have the best of two or three values of what they can be tuned by (rho, beta, learning_rate), each "
-        "in a process with a time limit.",
+        "Names with a version are packages that a user would install. The next table calls them as their "
+        "documentation does, to their own tolerance: CPU seconds and squared error of L (pyrpca: λ = 1/√n; rpca: the "
+        "rank and one more, as it subtracts means that outliers have moved; tensorly: reg_E = 2/√n, for a matrix has "
+        "two unfoldings; scikit-learn's PCA, not robust, is the floor). In the tables above each has the best of two "
+        "or three values of its tuning parameters (rho, beta, learning_rate), and runs in a process with a time limit.",
         table(["n", *(f"{name} {number}" for name, number in names)], body),
     ]
 
@@ -112,7 +109,7 @@ def _misled(rows: list[Row]) -> str:
     names = list(dict.fromkeys(row["solver"] for row in found))
     worst = {name: min(row["smallest_squared_error_L"] for row in found if row["solver"] == name) for name in names}
     told = ", ".join(f"{name} {power(error)}" for name, error in worst.items())
-    return f"Told twice the rank, the smallest squared error that those who need it come to: {told}." if told else ""
+    return f"Solvers that need the rank, told twice the true one, reach these squared errors: {told}." if told else ""
 
 
 def _lost(case: tuple[int, int, str], rows: list[Row]) -> list[str]:

@@ -24,12 +24,12 @@ def poisoning(results: Path) -> Section | None:
         "Sites that lie",
         ("python -m benchmarks.poisoning --json benchmarks/results/poisoning.json",),
         paragraphs(
-            "Sites with 40 features of rank 4 and 150 columns each (a liar with counts to move has 1,500), 2 "
-            "% of whose entries are wrong and 2 % of whose columns have a pattern in eight features. Figures "
-            "are of the honest sites: the worst of the seeds, in brackets the same sites without the liars. "
-            "Alarmed are sites that the shared model fails; liars told are those whose software says that "
-            "their features differ, where they hold what they send. A star marks lines that were taken before the "
-            "last changes of own views, and not renewed.",
+            "Sites with 40 features of rank 4 and 150 columns each (a liar with counts to move has 1,500), 2 % of "
+            "whose entries are wrong and 2 % of whose columns have a pattern in eight features. Figures are those of "
+            "the honest sites: the worst of the seeds, and in brackets the same sites without the liars. *Alarmed* "
+            "counts sites that the shared model fails. *Told* counts liars whose own software says that their "
+            "features differ, where their data is what they send. A star marks lines that were measured before the "
+            "last changes of own views, and not again.",
             table(
                 [
                     "attack",

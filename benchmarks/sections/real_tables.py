@@ -39,11 +39,11 @@ def real_tables(results: Path) -> Section | None:
         ),
         paragraphs(
             "5 % of the entries of four real tables moved by 4 to 12 deviations of their feature: servers (asd, 19 × "
-            "12,960, twelve sites), air quality (prsa, 24 × 2,928, twelve), patients (heart, 13 × 920, four) and every "
-            "fourth pixel of a motorway (highway, 1200 × 600, six). Oddities of the data's own count as false alarms. "
-            "F1, precision and shares are of the run's own flags (false discovery rate 1 %), AUC is of the order of "
-            "|residual| over the feature's null scale. *Hidden* is the error of predicted hidden entries over that "
-            "of the feature's median: 1 and above, the model predicts nothing.",
+            "12,960, twelve sites), air quality (prsa, 24 × 2,928, twelve), patients (heart, 13 × 920, four) and "
+            "every fourth pixel of a motorway (highway, 1200 × 600, six). Values that are unusual in the original "
+            "data count as false alarms. F1, precision and shares are of the run's own flags (false discovery rate 1 "
+            "%), AUC is of the order of |residual| over the feature's null scale. *Hidden* is the error of predicted "
+            "hidden entries over that of the feature's median: at 1 and above, the model predicts nothing.",
             table(["set", "scaling", "rank said", "found", "rounds", "outcome", *HEADINGS, "hidden"], runs),
             "The run with the defaults again, on errors drawn from other seeds:",
             table(
@@ -53,12 +53,12 @@ def real_tables(results: Path) -> Section | None:
                     for one in others
                 ],
             ),
-            "Others, on the same errors (seed 1) with all data in one place; ours is the run with the defaults, "
-            "nothing said of the rank. The former code is the first release of this project. Ranks of plain PCA "
-            "and ROBPCA are those given above. Principal component pursuit assumes no noise: all that is not "
-            "low-rank is in its S, so that only its order compares. The time of DetectDeviatingCells goes with "
-            "the square of the features, and it did not end within 280 seconds for 1200: on highway it has one "
-            "in twelve, which makes its row there no like for like.",
+            "Others, on the same errors (seed 1) with all data in one place; ours is the run with the defaults, which "
+            "finds the rank itself. The former code is the first release of this project. Ranks of plain PCA and "
+            "ROBPCA are those given above. Principal component pursuit assumes no noise: all that is not low-rank is "
+            "in its S, so only its order can be compared. The time of DetectDeviatingCells grows with the square of "
+            "the features, and with 1200 it did not end within 280 seconds: on highway it gets one feature in twelve, "
+            "so its row there is not comparable.",
             table(["set", "who", *HEADINGS], _beside(ours, peers or [])),
         ),
         (*_short([*ours, *others]), *_behind(ours, peers or [])),
@@ -123,8 +123,8 @@ def site_gain(results: Path) -> Section | None:
         "What a site gains",
         ("python -m benchmarks.site_gain --data DIR --json benchmarks/results/site-gain.json",),
         paragraphs(
-            "The errors of the section above, so many columns of every site: all sites in one run, and every site by "
-            "itself, judged on the same entries.",
+            "The errors of the section above, by the number of columns that each site has: all sites in one run, and "
+            "every site by itself, judged on the same entries.",
             picture("site-gain", "F1 and area under ROC by columns per site"),
             table(["set", "columns per site", "F1 federated", "F1 alone", "AUC federated", "AUC alone"], rows),
             " ".join(_told(found)),

@@ -27,11 +27,11 @@ def secure_rounds(results: Path) -> Section | None:
         "The secure sum beside the plain one",
         ("python -m benchmarks.rounds.secure --json benchmarks/results/secure-rounds.json",),
         paragraphs(
-            "1000 × 50, sites that compute nothing, all processes and all their disks on one machine of two cores; the "
-            f"kinds take turns ({rows[0]['turns']} each of ten sites); medians. CPU is that of the process, whatever "
-            f"else the machine did: its load, these processes included, was {loads[0]:.0f} to {loads[-1]:.0f}, so "
-            "seconds are upper bounds and ratios of seconds are rough. Bytes are both ways, against 2 · m · r · 8. "
-            "`sampled` is the default.",
+            "1000 × 50, sites that compute nothing, all processes and all their disks on one machine of two cores; "
+            f"the kinds take turns ({rows[0]['turns']} each of ten sites); medians. CPU is that of the process, "
+            f"whatever else the machine did. The load of the machine, these processes included, was {loads[0]:.0f} to "
+            f"{loads[-1]:.0f}, so seconds are upper bounds and ratios of seconds are rough. Bytes are both ways, "
+            "against 2 · m · r · 8. `sampled` is the default.",
             "Before an answer of a secure round leaves, a site has synced its numbers and its key record to the disk, "
             "which a plain round does not need; here ten sites share one disk for that.",
             table(
@@ -67,12 +67,12 @@ def _short(rows: list[Row]) -> list[str]:
         found += _over("A secure round with verification", secure, bare, VERIFIED, "one without")
     if secure and secure["bytes_over_tensors"] > BYTES:
         found.append(
-            f"A secure round moves {secure['bytes_over_tensors']:.2f} times 2 · m · r · 8 (asked: {BYTES:g}), as "
+            f"A secure round moves {secure['bytes_over_tensors']:.2f} times 2 · m · r · 8 (goal: {BYTES:g}), as "
             f"verified rounds fetch the sum; without, {by_kind[_UNVERIFIED, 10]['bytes_over_tensors']:.3f} times."
         )
     for row in rows:
         if row.get("masking_cpu_s", 0.0) > MASKING_S:
-            found.append(f"Masking takes {row['masking_cpu_s'] * 1000:.0f} ms of a site's CPU (asked: 40).")
+            found.append(f"Masking takes {row['masking_cpu_s'] * 1000:.0f} ms of a site's CPU (goal: 40).")
         if row["set_up_s"] > SET_UP_S.get(row["participants"], inf):
             found.append(f"The set-up of {row['participants']} sites takes {row['set_up_s']:.1f} s.")
     return found
@@ -82,7 +82,7 @@ def _over(what: str, one: Row, other: Row, asked: float, of: str) -> list[str]:
     times = one["median_round_s"] / other["median_round_s"]
     cpu = one.get("cpu_round_s", 0.0) / other["cpu_round_s"] if other.get("cpu_round_s") else 0.0
     said = f", {cpu:.2f} times its CPU" if cpu else ""
-    return [f"{what} takes {times:.2f} times {of}{said} (asked: {asked:g})."] if times > asked else []
+    return [f"{what} takes {times:.2f} times {of}{said} (goal: {asked:g})."] if times > asked else []
 
 
 def delayed_rounds(results: Path) -> Section | None:
@@ -97,9 +97,10 @@ def delayed_rounds(results: Path) -> Section | None:
         ("python -m benchmarks.rounds.delayed --netemu PATH --json benchmarks/results/delayed-rounds.json",),
         paragraphs(
             f"{rows[0]['participants']} sites in one network namespace and the aggregator in another, every frame "
-            f"delayed by {rows[0]['one_way_ms']:g} ms each way. Round trips are what the delay adds to a median round, "
-            "in units of 100 ms. Beyond the transfer: less what the delay adds to a bare exchange of these bytes over "
-            "TCP beyond its one round trip. Large tensors take less than the bare exchange, whose lines fall idle.",
+            f"delayed by {rows[0]['one_way_ms']:g} ms each way. *Round trips* is what the delay adds to a median "
+            "round, in units of 100 ms. *Beyond the transfer* subtracts what the delay adds to a bare exchange of "
+            "these bytes over TCP beyond its one round trip. Large tensors take less than the bare exchange, whose "
+            "connections fall idle.",
             table(
                 ["sum", "tensor", "round", "with delay", "round trips", "beyond the transfer"],
                 [
@@ -117,7 +118,7 @@ def delayed_rounds(results: Path) -> Section | None:
         ),
         tuple(
             f"A secure round of {row['rows']} × {row['rank']} takes {row['round_trips_beyond_transfer']:.2f} round "
-            f"trips beyond the transfer (asked: {TRIPS:g})."
+            f"trips beyond the transfer (goal: {TRIPS:g})."
             for row in over
         ),
     )
@@ -136,8 +137,9 @@ def slow_line(results: Path) -> Section | None:
         paragraphs(
             f"A run of {first['participants']} sites, {first['rows']} × {first['rank']}, {first['rounds']} rounds, "
             f"from its proposal to its end, {first['one_way_ms']:g} ms each way and {first['rate_kbit'] / 1000:g} "
-            "Mbit/s, which all sites share. Work is the same run without delay or limit; transfer is all bytes both "
-            "ways, one after the other; and two round trips a round. The hub's own CPU is the machine's, too.",
+            "Mbit/s, which all sites share. *Work* is the same run without delay or limit; *transfer* is all bytes "
+            "both ways, one after the other; to these come two round trips a round. The emulated line takes CPU of "
+            "the same machine.",
             table(
                 ["sum", "run", "work", "transfer", "round trips", "run over their sum"],
                 [
@@ -152,7 +154,7 @@ def slow_line(results: Path) -> Section | None:
         ),
         tuple(
             f"A {row['aggregation']} run over a slow line takes {_over_sum(row):.2f} times work, transfer and two "
-            f"round trips a round (asked: {SLOW:g})."
+            f"round trips a round (goal: {SLOW:g})."
             for row in rows
             if _over_sum(row) > SLOW
         ),

@@ -35,7 +35,7 @@ def easy(results: Path) -> Section | None:
             "round is that of the result the sites would form if it were the last.",
             table(["n", "outliers", "told", "rounds", "at the end", "CPU s a round"], [_easy(row) for row in rows]),
             f"The rank is exact in {exact} of {len(rows)}; the worst ‖L−L₀‖/‖L₀‖ is {power(worst)}. Runs end after "
-            f"{_range([row['rounds'] for row in rows])} rounds; before a tolerance that is met ended them, after "
+            f"{_range([row['rounds'] for row in rows])} rounds; before a met tolerance ended them, they took "
             f"{_range(before)}. Singular values, bound 2r, n = {', '.join(str(row['size']) for row in values)}: the "
             f"largest error is {power(max((row['singular_value_error'] for row in values), default=0.0))} of σ_r.",
         ),
@@ -155,10 +155,9 @@ def split(results: Path) -> Section | None:
         "The solver: the split does not matter",
         ("python -m benchmarks.solver split",),
         paragraphs(
-            f"The same 300 × 400 matrix as 1, 10, 50 or unequal sites, with and without 1 % noise, rank given and "
+            "The same 300 × 400 matrix as 1, 10, 50 or unequal sites, with and without 1 % noise, rank given and "
             f"bound 2r: L differs by at most {power(worst)}, relatively. Every figure that the thresholds depend on "
-            "is a "
-            "sum of counts over sites, never a mean of medians, so that the path itself does not depend on the split.",
+            "is a sum of counts over sites, never a mean of medians. So the path itself does not depend on the split.",
         ),
     )
 
@@ -199,10 +198,10 @@ def roofline(results: Path) -> Section | None:
             f"round reads M once ({one['read'] * 1e3:.1f} ms) and does two passes of 26 operations an entry "
             f"({one['arithmetic'] * 1e3:.1f} ms); the limit is the larger, as if both overlapped without loss.",
             table(["", "CPU", "limit", "times"], timed),
-            "A pass on data that a cache holds runs at the speed of matrix products: nothing is left to gain in "
-            "it. Reading and computing hardly overlap, sums and sampled medians come on top, and blocks of other sizes "
-            f"were no faster. In the race, which keeps L in new memory, ours takes {race['seconds'] * 1e3:.0f} ms and "
-            f"IRCUR, which reads a sample of rows and columns until its result, {race['ircur'] * 1e3:.0f} ms.",
+            "A pass on data that fits a cache runs at the speed of matrix products, so nothing is left to gain "
+            "there. Reading and computing hardly overlap, sums and sampled medians come on top, and blocks of other "
+            f"sizes were no faster. In the race, which keeps L in new memory, ours takes {race['seconds'] * 1e3:.0f} "
+            f"ms and IRCUR, which reads a sample of rows and columns until its result, {race['ircur'] * 1e3:.0f} ms.",
         ),
     )
 
@@ -210,11 +209,11 @@ def roofline(results: Path) -> Section | None:
 def _step_short(rows: list[dict[str, Any]]) -> Iterator[str]:
     thin, *wide = rows
     if thin["passes_over_read"] > 2:
-        yield f"A pass at rank {thin['rank']} takes {thin['passes_over_read']:.1f} times one read of M (asked: 2)."
+        yield f"A pass at rank {thin['rank']} takes {thin['passes_over_read']:.1f} times one read of M (goal: 2)."
     for row in wide:
         if row["gemm_fraction"] < SHARE_ASKED:
             share = f"{row['gemm_fraction']:.2f} of the products' speed"
-            yield f"At rank {row['rank']} the step has {share} (asked: {SHARE_ASKED})."
+            yield f"At rank {row['rank']} the step has {share} (goal: {SHARE_ASKED})."
 
 
 def _step(row: dict[str, Any]) -> list[str]:
@@ -241,8 +240,8 @@ def closing(results: Path) -> Section | None:
             table(["told", "solved to 1e-8", "worst", "most rounds", "rank exact"], body),
             f"{exact} of {len(rows)} runs end as exact, and their flags are wrong in {wrong} entries. Since a "
             f"tolerance that is met ends a run, the 40 runs of the kinds below take {rounds[1]} rounds in all where "
-            f"they took {rounds[0]} before; the worst error is {power(worst[1])}, before {power(worst[0])}, for runs "
-            "went on to rounding. Between splits L differed by at most "
+            f"they took {rounds[0]} before; the worst error is {power(worst[1])}, before {power(worst[0])}, because "
+            "runs continued until rounding stopped them. Between splits L differed by at most "
             f"{power(max(row['difference'] for row in split_then))} before.",
         ),
     )

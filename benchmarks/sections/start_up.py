@@ -35,17 +35,17 @@ def start_up(results: Path) -> Section | None:
         ),
         (
             *(
-                f"`{name}` takes {cpu[name]:.2f} s of CPU (asked: {most:g})."
+                f"`{name}` takes {cpu[name]:.2f} s of CPU (goal: {most:g})."
                 for name, most in ASKED_CPU.items()
                 if cpu[name] > most
             ),
             *(
-                f"The {kind} is ready after {took:.1f} s (asked: {ASKED_READY:g})."
+                f"The {kind} is ready after {took:.1f} s (goal: {ASKED_READY:g})."
                 for kind, took in ready.items()
                 if took > ASKED_READY
             ),
             *(
-                f"The {kind} takes {100 * share:.2f} % of a core at rest (asked: {100 * ASKED_IDLE:g})."
+                f"The {kind} takes {100 * share:.2f} % of a core at rest (goal: {100 * ASKED_IDLE:g})."
                 for kind, share in resting.items()
                 if share > ASKED_IDLE
             ),
@@ -84,11 +84,11 @@ def small_job(results: Path) -> Section | None:
         ),
         (
             *(
-                [f"It takes {near.seconds:.1f} s in the median (asked: {ASKED_JOB:g})."]
+                [f"It takes {near.seconds:.1f} s in the median (goal: {ASKED_JOB:g})."]
                 if near.seconds > ASKED_JOB
                 else []
             ),
-            *([f"It takes {best.rounds} rounds (asked: {ASKED_ROUNDS})."] if best.rounds > ASKED_ROUNDS else []),
-            *([f"Delay adds {added:.1f} s (asked: {ASKED_DELAYED:g})."] if added > ASKED_DELAYED else []),
+            *([f"It takes {best.rounds} rounds (goal: {ASKED_ROUNDS})."] if best.rounds > ASKED_ROUNDS else []),
+            *([f"Delay adds {added:.1f} s (goal: {ASKED_DELAYED:g})."] if added > ASKED_DELAYED else []),
         ),
     )

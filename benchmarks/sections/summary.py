@@ -40,7 +40,8 @@ def _entries(results: Path) -> str:
         "## Errors in real tables",
         "    python -m benchmarks.cells --data DIR --json benchmarks/results/cells.json",
         "Twelve real tables, split over sites; 3 % of the entries are changed in one of five ways "
-        f"({told.errors.runs} runs). Oddities of the tables' own count as false.",
+        f"({told.errors.runs} runs). Values that are unusual in the original tables count as "
+        "false alarms.",
         table(["", "measured"], rows),
         f"Beside other tools: the [appendix]({APPENDIX}#gross-errors-in-real-tables).",
     )
@@ -73,7 +74,7 @@ def _samples(results: Path) -> str:
     return paragraphs(
         "## Unusual samples and instruments",
         "    python -m benchmarks.samples --data DIR --json benchmarks/results/samples.json",
-        "The same tables; how many of the spoilt samples are flagged, and how many of the others.",
+        "The same tables with bad samples put in: how many of those are flagged, and how many of the others.",
         table(["put in", "found", "others flagged"], rows),
         f"Instruments: {instruments}.",
     )
@@ -88,7 +89,7 @@ def _causes(results: Path) -> str:
     return paragraphs(
         "## What may have happened",
         "    python -m benchmarks.causes --data DIR --json benchmarks/results/causes.json",
-        f"{put} slips of seven kinds (decimal point, unit, sign, swapped, code, copied, digits): {flagged} are "
+        f"{put} mistakes of seven kinds (decimal point, unit, sign, swapped, code, copied, digits): {flagged} are "
         f"flagged, a cause is named for {_percent(named / flagged, 0)} of those, and it is the right one for "
         f"{_percent(right / named, 0)}.",
     )
@@ -128,10 +129,10 @@ def _exactness(results: Path) -> str:
     return paragraphs(
         "## Exact data",
         "    python -m benchmarks.solver easy",
-        f"Matrices that are low-rank plus sparse exactly: {len(easy)} problems end after at most {most} rounds, with "
+        f"Matrices that are exactly low-rank plus sparse: {len(easy)} problems end after at most {most} rounds, with "
         f"an error of L of at most {power(max(row['relative_error_L'] for row in easy))}. Against the published "
-        f"solvers, in CPU seconds: the [appendix]({APPENDIX}#peers-the-strongest-solvers-for-one-machine). "
-        "Some that are given more information are ahead.",
+        f"solvers, in CPU seconds: the [appendix]({APPENDIX}#peers-the-strongest-solvers-for-one-machine). Some that "
+        "are given more information are ahead.",
     )
 
 

@@ -36,7 +36,7 @@ def thread_speedup(results: Path) -> Section | None:
         ),
         (
             *(
-                f"Two threads are {one.ratio:.2f} times as fast as one, {_name(one)}, rank {one.rank} (asked: "
+                f"Two threads are {one.ratio:.2f} times as fast as one, {_name(one)}, rank {one.rank} (goal: "
                 f"{ASKED:g}; the machine's own gain at reading memory is {machine.read:.2f})."
                 for one in data.steps
                 if one.ratio < ASKED

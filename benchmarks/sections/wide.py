@@ -19,15 +19,16 @@ def wide(results: Path) -> Section | None:
         "Many features, many columns",
         ("python -m benchmarks.wide --json benchmarks/results/wide.json",),
         paragraphs(
-            "Three sites by real daemons, secure sums, rank 10, beside other work on two cores. 40 columns a site, by "
-            "the number of features; with 500,000 the fit alone was run, and what the closing rounds would take there "
-            "is ten times the line above it, not measured. Bytes are linear in the features: m × (rank + 142) numbers "
-            "in a round of refinement, m × 168 in that of the null. Memory is some 16 updates at a site and 13 at the "
-            "aggregator: `run start` says it before a run, and a site with a memory limit refuses above it.",
+            "Three sites with real daemons, secure sums and rank 10, on two cores beside other work. Each site has 40 "
+            "columns; lines differ by the number of features. With 500,000 features only the fit was run: its closing "
+            "rounds would take about ten times the line above, which was not measured. Bytes are linear in the "
+            "features: m × (rank + 142) numbers in a round of refinement, m × 168 in that of the null. A site needs "
+            "the memory of about 16 updates, the aggregator that of 13. `run start` says so before a run, and a site "
+            "with a memory limit refuses a larger one.",
             table(HEAD, [_row(one, f"{one.rows:,}") for one in features]),
-            "100 features, by the columns of a site. Nothing of an update depends on them; CPU grows no faster than "
-            "they do, and most of it goes into judging every entry by all others (m² n operations) in the "
-            "null and check rounds and in the results.",
+            "100 features, by the number of columns of a site. The size of an update does not depend on it, and CPU "
+            "grows no faster than it does; most of it goes into judging every entry by all others (m² n operations) "
+            "in the null and check rounds and in the results.",
             table(HEAD, [_row(one, f"{one.columns:,}") for one in columns]),
         ),
     )
@@ -76,11 +77,12 @@ def many_secure(results: Path) -> Section | None:
         "Many sites of a secure run",
         ("python -m benchmarks.many_secure --json benchmarks/results/many-secure.json",),
         paragraphs(
-            "Light members in two processes against the real aggregator, 1000 × 10; all on two cores beside other "
-            "work, so that seconds are those of everybody's work. The set-up is what grows: every member seals a share "
-            "for every other, 1.27 kB by its ML-KEM ciphertext, and receives everybody's key twice. The aggregator "
-            f"checks a signature for each pair and holds {pairs:.1f} kB of it until round 0 is over. Masks are with "
-            "the neighbours on a ring, so that a round grows with the sites alone.",
+            "Light members in two processes against the real aggregator, 1000 × 10; all share two cores with other "
+            "work, so seconds are upper bounds. The set-up grows with the square of the sites: every member seals a "
+            "share for every other, 1.27 kB because of its ML-KEM ciphertext, and receives everybody's key twice. "
+            f"The aggregator checks a signature for each pair and holds {pairs:.1f} kB of it until round 0 is over. A "
+            "member shares masks only with its neighbours on a ring, so a round grows only in proportion to the "
+            "sites.",
             table(
                 [
                     "sites",
@@ -94,7 +96,8 @@ def many_secure(results: Path) -> Section | None:
                 ],
                 rows,
             ),
-            f"1,000 sites were tried once: their set-up had not ended after 15 minutes on this machine. By the square "
-            f"they need {1000**2 * pairs / 2**20:.1f} GiB at the aggregator, 1.3 MB sent and 5 MB received by each.",
+            "1,000 sites were tried once: their set-up had not ended after 15 minutes on this machine. By that "
+            f"square they need {1000**2 * pairs / 2**20:.1f} GiB at the aggregator, 1.3 MB sent and 5 MB received by "
+            "each.",
         ),
     )

@@ -29,13 +29,11 @@ def costs(results: Path) -> Section | None:
             *_bytes(exchange),
             _server(sites),
             "**Time of a round in E at fixed n.** The paper expects the best E near √n: a site's work falls as n/E, "
-            "the "
-            "exchange grows with E. This machine has two cores and not E machines, so the round is composed of parts "
-            "that were measured apart: the local step of a site with n/E columns (one thread, alone), the aggregator's "
-            f"step, and the exchange of real processes by a line through the rounds above: secure {_line(line)}, plain "
-            f"{_line(plain)}. In it the participants' own share is included, because they all run here, and there "
-            "is no "
-            "latency of a network.",
+            "the exchange grows with E. This machine has two cores and not E machines, so the round is composed of "
+            "parts that were measured apart: the local step of a site with n/E columns (one thread, alone), the "
+            "aggregator's step, and the exchange of real processes by a line through the rounds above: secure "
+            f"{_line(line)}, plain {_line(plain)}. This includes the participants' own work, because they all run "
+            "here, and excludes the latency of a network.",
             picture("paper-costs", "seconds of a round by E"),
             table(
                 ["method", "n", "√n", "best E: secure", "plain", "composed", "round there, s", "at fewest E, s"], shown
@@ -60,7 +58,7 @@ def _nearest(found: list[Curve]) -> str:
 def _dearer(runs: list[Any]) -> str:
     seconds = {(run.aggregation, run.participants): run.median_round_s for run in runs}
     times = [seconds["secure", E] / seconds["plain", E] for kind, E in seconds if kind == "plain"]
-    return f"A secure round takes {min(times):.1f} to {max(times):.1f} times a plain one (asked: 2)."
+    return f"A secure round takes {min(times):.1f} to {max(times):.1f} times a plain one (goal: 2)."
 
 
 def _bytes(exchange: Any) -> list[str]:
