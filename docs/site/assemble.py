@@ -14,6 +14,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
+from docs.messages import messages
 from docs.site.state_svg import replace_diagrams
 
 ROOT = Path(__file__).parents[2]
@@ -26,6 +27,7 @@ ELSEWHERE = {
     "deploy/RUNBOOK.md": "runbook.md",
     "examples/README.md": "examples.md",
     "README.md": "overview.md",
+    "docs/messages.py": "messages.md",
 }
 _LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\((?!https?:|mailto:|#)([^)#\s]+)(#[^)\s]*)?\)")
 _PICTURE = re.compile(
@@ -47,7 +49,8 @@ def main(build: Path) -> None:
         ignore=shutil.ignore_patterns("__pycache__", "assemble.py", "state_svg.py"),
     )
     for path, place in _pages():
-        text = _relinked((ROOT / path).read_text(encoding="utf-8"), PurePosixPath(path), place)
+        text = messages() if path.endswith(".py") else (ROOT / path).read_text(encoding="utf-8")
+        text = _relinked(text, PurePosixPath(path), place)
         target = out / place
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(_with_navigation(text) if place == "index.md" else replace_diagrams(text), encoding="utf-8")

@@ -22,6 +22,8 @@ autodoc_typehints = "signature"
 autodoc_class_signature = "separated"
 copybutton_prompt_text = "$ "
 
+smartquotes = False  # options, labels and code must be read as they are typed
+
 html_theme = "furo"
 html_title = f"dcfpca {__version__}"
 html_copy_source = False
