@@ -13,19 +13,21 @@ of a feature's entries lies to one side, by the median residual, which of all es
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dcfpca.rpca.kernels.refinement_loops import HUBER, TUKEY, refinement_loops
 from dcfpca.rpca.method import FloatArray, WorkArray
+from dcfpca.rpca.robust_projection import project
 
 SOLVED_WIDTH = 12  # up to so many directions, normal equations are solved for every column
 WEIGHTED_STEPS = 4
 PLAIN_STEPS = 8  # steps with the weights' upper bound in place of the weights, where directions are many
 DOUBLE_STEPS = 2  # of them in double precision; those before are far above the rounding of single
 START_STEPS = 10
+LOCKED = 0.5  # of a column's observed entries: without weight, it is locked
 AS_GOOD = 1e-6  # relatively: which of two like minima is lower must not be decided by rounding
 
 
@@ -48,14 +50,29 @@ class ColumnModel:
 
 
 def fit_columns(model: ColumnModel, M: FloatArray, start: FloatArray | None) -> FloatArray:
-    """Coefficients (n × r) of these columns; from a Huber fit where that ends lower than the given start does."""
+    """Coefficients (n × r) of these columns, from the given start, or else from a Huber fit."""
     if model.U.shape[1] == 0:
         return np.zeros((M.shape[1], 0))
     X = np.subtract(M, model.centre[:, None], order="C")
     if start is not None:
         return _refined(model, X, start, "tukey", WEIGHTED_STEPS)
     zero = np.zeros((M.shape[1], model.U.shape[1]))
-    return _refined(model, X, _refined(model, X, zero, "huber", START_STEPS), "tukey", 2 * WEIGHTED_STEPS)
+    V = _refined(model, X, _refined(model, X, zero, "huber", START_STEPS), "tukey", 2 * WEIGHTED_STEPS)
+    return _freed(model, X, V)
+
+
+def _freed(model: ColumnModel, X: FloatArray, V: FloatArray) -> FloatArray:
+    """V, with centred columns that contradict it in most entries fitted again from a robust projection: entries far off
+    on features with leverage carry a Huber fit away, and then nothing near the truth has any weight."""
+    observed = np.maximum(np.count_nonzero(~np.isnan(X), axis=0), 1)
+    off = np.abs(X - model.U @ V.T) > TUKEY * model.noise[:, None]
+    locked = np.count_nonzero(off, axis=0) > LOCKED * observed
+    if not locked.any():
+        return V
+    own, V, level = X[:, locked], V.copy(), np.zeros(len(X))
+    freed = _refined(model, own, project(model.U, own).coefficients, "tukey", WEIGHTED_STEPS)
+    V[locked] = better_of(replace(model, centre=level), own, V[locked], freed)
+    return V
 
 
 def better_of(model: ColumnModel, M: FloatArray, V: FloatArray, other: FloatArray) -> FloatArray:

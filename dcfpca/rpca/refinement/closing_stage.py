@@ -26,7 +26,7 @@ from dcfpca.rpca.method import (
 )
 from dcfpca.rpca.own_view.own_view import kept_ratio, kept_view
 from dcfpca.rpca.own_view.slips import Slips, kept_slips
-from dcfpca.rpca.refinement.alternating_fit import better_of, fit_columns, principal
+from dcfpca.rpca.refinement.alternating_fit import ColumnModel, better_of, fit_columns, principal
 from dcfpca.rpca.refinement.closing_plan import (
     CHECK,
     CLOSING,
@@ -61,7 +61,8 @@ COUNTERS = (
 )
 CURVE = "closing/curve"
 CARRIERS, WANTED = "closing/carriers", "closing/wanted"  # the sum of projectors, and how many sites must carry
-KEPT_U, KEPT_V = "U", "V"  # of a site's own arrays: the subspace it answered last, and its coefficients in it
+# Of a site's own arrays: subspace and centre that it answered last, and its columns' coefficients about that centre.
+KEPT_U, KEPT_V, KEPT_CENTRE = "U", "V", "centre"
 COLUMNS_CHANGED = "the sites do not have the columns that they had in the opening"
 
 
@@ -222,12 +223,17 @@ def sampled_blocks(site: StagedSite, share: float, read: Callable[[int, int], Re
             places, found = [], []
 
 
-def carried_coefficients(site: StagedSite, U: FloatArray, places: Places | slice) -> FloatArray | None:
-    """The coefficients of these columns in U, from the last round that this site answered; None before any."""
+def carried_coefficients(site: StagedSite, model: ColumnModel, places: Places | slice) -> FloatArray | None:
+    """The coefficients of these columns in the model, from the last round that this site answered; None before any.
+
+    The centre moves along the subspace as well. By many noises where those are small: then coefficients that did not
+    follow it would leave every entry without weight.
+    """
     if KEPT_U not in site.kept:
         return None
     before, V = (np.asarray(site.kept[name], dtype=np.float64) for name in (KEPT_U, KEPT_V))
-    return np.asarray(V[places] @ (before.T @ U))
+    moved = np.asarray(site.kept.get(KEPT_CENTRE, model.centre), dtype=np.float64) - model.centre
+    return np.asarray(V[places] @ (before.T @ model.U) + moved @ model.U)
 
 
 def results(site: StagedSite, plan: ClosingPlan, hiding: bool) -> Iterator[tuple[FloatArray, ResultBlock]]:
@@ -241,16 +247,16 @@ def results(site: StagedSite, plan: ClosingPlan, hiding: bool) -> Iterator[tuple
     for first, last in blocks(site.view.own):
         M, model = hidden.read(first, last), plan.model
         V = fit_columns(model, M, None)
-        if (start := carried_coefficients(site, model.U, slice(first, last))) is not None:
+        if (start := carried_coefficients(site, model, slice(first, last))) is not None:
             V = better_of(model, M, V, fit_columns(model, M, start))
         wide = np.zeros((last - first, plan.U.shape[1]))
         wide[:, : plan.rank] = V
         yield M, ResultBlock(first, model.low_rank(V), scipy.sparse.csc_array(M.shape), wide)
 
 
-def keep_coefficients(site: StagedSite, U: FloatArray, V: FloatArray) -> None:
-    """Begin the next round at these."""
-    arrays: dict[str, NDArray[np.generic]] = {KEPT_U: U, KEPT_V: V}
+def keep_coefficients(site: StagedSite, model: ColumnModel, V: FloatArray) -> None:
+    """Begin the next round at these coefficients in the model."""
+    arrays: dict[str, NDArray[np.generic]] = {KEPT_U: model.U, KEPT_V: V, KEPT_CENTRE: model.centre}
     site.kept.update(arrays)
 
 

@@ -124,15 +124,22 @@ def deviation(counts: FloatArray, unit: FloatArray, level: float, bins: Bins) ->
     return np.where(found > 0.0, found, bins.edges[0] * unit)
 
 
-def fit_noise(counts: FloatArray, unit: FloatArray, spread: FloatArray, leverage: FloatArray) -> FloatArray:
+def fit_noise(
+    counts: FloatArray, unit: FloatArray, spread: FloatArray, leverage: FloatArray, one_value: FloatArray
+) -> FloatArray:
     """The noise per feature that the weights of the fit are in units of.
+
+    Half of the residuals may be too small to count because the feature has one value in half of its entries: then its
+    noise is that of the others. Otherwise the model explains them so well, and the others may all be errors.
 
     A feature that has a direction nearly to itself leaves hardly a residual whatever its values are: what counts is how
     far they lie from what the other features predict, and that is the residual over one minus the leverage.
     """
     free = np.maximum(1.0 - leverage, LEAST_FREEDOM)
     least = quantile(counts, unit, WEIGHED_LEVEL, RESIDUAL_BINS) / TUKEY
-    found = np.maximum(deviation(counts, unit, FIT_LEVEL, RESIDUAL_BINS), least)
+    middle = np.maximum(quantile(counts, unit, FIT_LEVEL, RESIDUAL_BINS), RESIDUAL_BINS.edges[0] * unit)
+    others = deviation(counts, unit, FIT_LEVEL, RESIDUAL_BINS)
+    found = np.maximum(np.where(one_value > FIT_LEVEL, others, middle / normal_quantile(FIT_LEVEL)), least)
     found = np.minimum(found / free, np.maximum(spread, unit))
     return np.maximum(found, LEAST_OF_SPREAD * spread)
 

@@ -88,10 +88,10 @@ class Refinement(ClosingStage):
 
         for places, (whole, M) in sampled_blocks(site, taking_part(plan), read):
             # Where this site took no part in the round before, V begins at the data alone.
-            start = None if plan.fresh else carried_coefficients(site, model.U, places)
+            start = None if plan.fresh else carried_coefficients(site, model, places)
             V[places] = fit_columns(model, M, start)
             total += refinement_update(plan, whole, M, V[places]).flat()
-        keep_coefficients(site, plan.subspace.U, V)
+        keep_coefficients(site, model, V)
         update = TensorMessage.unflatten(self.up, total)
         return replace(update, scalars=np.append(columns / plan.columns, update.scalars[1:]))
 
@@ -235,7 +235,7 @@ def _measured(asked: ClosingPlan, plan: ClosingPlan, totals: RefinementTotals, d
     if not (holds and plan.outlying.cut > 0.0):
         plan = replace(plan, outlying=outlying, **({} if told and done > SETTLED else asdict(found)))
     leverage = leverage_of(asked.subspace, asked.model.ridge)
-    return replace(plan, noise=fit_noise(totals.residuals, plan.noise, plan.spread, leverage))
+    return replace(plan, noise=fit_noise(totals.residuals, plan.noise, plan.spread, leverage, plan.one_value))
 
 
 def _steady(asked: ClosingPlan, plan: ClosingPlan) -> bool:

@@ -64,7 +64,8 @@ def test_plain_gradient_agrees_with_the_simulation_to_rounding(federation: Feder
 
 
 def test_secure_gradient_agrees_with_the_simulation_to_fixed_point(federation: Federation) -> None:
-    assert distance(federation, method="gradient") <= 1e-10
+    # Three rounds: while it is far from its limit, every round amplifies rounding, by which entries the sites hide.
+    assert distance(federation, method="gradient", rounds=3) <= 1e-10
 
 
 @pytest.mark.parametrize("fit", [{"closing_rounds": False}, {"rounds": 60, "tolerance": 1e-9}])
@@ -72,16 +73,15 @@ def test_secure_subspace_agrees_with_the_simulation_to_rounding(federation: Fede
     assert distance(federation, method="subspace", **fit) <= 1e-12
 
 
-def test_closing_rounds_after_a_fit_cut_short_agree_to_eight_digits(federation: Federation) -> None:
-    # On exact data they divide residuals by a noise that is as small, and carry rounding of 1e-14 up to 1e-9 in some
-    # runs, by which entries they hide; those of a fit that has converged do not, nor does a fit cut short.
-    assert distance(federation, method="subspace") <= 1e-8
+def test_closing_rounds_after_a_fit_cut_short_agree_to_rounding(federation: Federation) -> None:
+    # Whichever entries the sites hide: what they begin at is exact to 1e-7, and stays so.
+    assert distance(federation, method="subspace") <= 1e-12
 
 
 def test_half_the_bytes_still_give_five_digits_of_a_fit_and_three_of_its_closing_rounds(federation: Federation) -> None:
-    # A contraction: errors of one round are not amplified by the next. Closing rounds divide by the noise, as above.
-    assert distance(federation, method="gradient", precision=32, rounds=4, closing_rounds=False) <= 1e-5
-    assert distance(federation, method="gradient", precision=32, rounds=4) <= 1e-3
+    # Closing rounds divide by the noise.
+    assert distance(federation, method="gradient", precision=32, rounds=3, closing_rounds=False) <= 1e-5
+    assert distance(federation, method="gradient", precision=32, rounds=3) <= 1e-3
 
 
 def test_several_runs_one_after_another_each_have_their_own_result(federation: Federation) -> None:
