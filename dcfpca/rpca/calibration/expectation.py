@@ -24,7 +24,7 @@ MOST_OUT = 0.4  # of a sample's entries; one that still contradicts itself has n
 LEAST_SHRINKAGE, MOST_SHRINKAGE, SHRINKAGE = 0.01, 0.5, 0.5  # of the covariance to its diagonal; the last times m/n
 LEAST_VARIANCE = 1e-8  # of a score, beside what the leading directions have of it
 SHAPED, FURTHEST = 1.3, 3.0  # scores: within the first enough samples tell the shape, beyond the last none do
-OWN_SHARE = 0.5  # of that variance: related features err alike in their tails, which cancels
+OWN_SHARE = 0.5  # of that variance: related features err alike in their tails, which cancels where relations are known
 KNEE, END, RISE, RATE = 1.5, 4.0, 1.540793, 0.8622731  # Raymaekers and Rousseeuw's wrapping function
 
 
@@ -87,6 +87,12 @@ def shrinkage(rows: int, columns: float) -> float:
     return float(np.clip(SHRINKAGE * rows / max(columns, 1.0), LEAST_SHRINKAGE, MOST_SHRINKAGE))
 
 
+def doubt(rows: int, columns: float) -> float:
+    """How many times more uncertain tails are than where all relations of features are known: shrinkage takes this much
+    of them away, and tails that would cancel do not."""
+    return 1.0 / (1.0 - shrinkage(rows, columns)) ** 2
+
+
 def chance_variance(rows: int, columns: float) -> float:
     """The variance of independent scores of this many samples and one weak factor along a leading direction that is
     half chance: with more, the direction is mostly the factor's (Baik, Ben Arous and Péché)."""
@@ -107,9 +113,10 @@ def tail_variance(model: ScoreModel, scores: FloatArray, trusted: NDArray[np.boo
     """How much entries (m × n) vary about what the trusted others say because their own score, or one of the others,
     lies in a tail whose shape so many samples tell: a score s is a quantile, of sampling variance Φ(s)Φ(−s)/φ(s)² over
     their number."""
+    share = OWN_SHARE * doubt(len(scores), samples)
     size = np.minimum(np.abs(np.where(np.isnan(scores), 0.0, scores)), FURTHEST)
     level, density = scipy.special.ndtr(-size), np.exp(-0.5 * size**2) / np.sqrt(2.0 * np.pi)
-    tail = np.where(size > SHAPED, OWN_SHARE * level * (1.0 - level) / density**2, 0.0) / samples
+    tail = np.where(size > SHAPED, share * level * (1.0 - level) / density**2, 0.0) / samples
     precision = np.linalg.inv(model.factor @ model.factor.T + np.diag(model.own))
     pull = precision / np.diag(precision)[:, None]
     np.fill_diagonal(pull, 0.0)
