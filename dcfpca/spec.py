@@ -88,7 +88,7 @@ class RunSpec(BaseModel):
     )
     covariance: bool = Field(
         True,
-        description="Up to 128 features, sum the covariance of all features and judge entries by it. false: by the "
+        description="Up to 256 features, sum the covariance of all features and judge entries by it. false: by the "
         "directions of the low-rank part alone.",
     )
     min_carriers: int = Field(

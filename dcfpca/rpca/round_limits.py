@@ -13,7 +13,7 @@ MOST_ROUNDS = 16  # at the chosen rank
 FEW, MOST = 10, 32
 WIDEST_CLOSING = 512
 """Closing rounds exchange a scalar for each pair of directions, so that their number is bounded."""
-WHOLE = 128
+WHOLE = 256
 """Features up to which the whole covariance is summed; above, entries are judged by the directions of L."""
 COVARIANCE_ROUNDS = 2  # the first from wrapped scores; a third one moves correlations by less than .01
 CLOSING_ROUNDS = BOUND_ROUNDS + 1 + MOST_ROUNDS + 1 + COVARIANCE_ROUNDS + 2

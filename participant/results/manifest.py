@@ -122,7 +122,7 @@ def own_view_note(judge: ScoringModel | None, certificate: Mapping[str, float]) 
         return ()
     return (
         "Entries are judged only by what all sites share, because this run forms no view of the site's own: that needs"
-        " method subspace, covariance = true, at most 128 features and no differential privacy.",
+        " method subspace, covariance = true, at most 256 features and no differential privacy.",
     )
 
 

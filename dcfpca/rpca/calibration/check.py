@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from dcfpca.rpca.calibration.calibration import Calibration
 from dcfpca.rpca.calibration.empirical_null import SIZE_BINS, units_by_side
+from dcfpca.rpca.calibration.expectation import doubt
 from dcfpca.rpca.column_blocks import blocks, units_of
 from dcfpca.rpca.method import Consensus, FloatArray, Kind, Layout, Outcome, TensorMessage, Total
 from dcfpca.rpca.own_view.carriers import FAILS, carried, error_ratio
@@ -32,7 +33,8 @@ SUMS, FLAGGED = 4, 2  # shares of entries flagged anew, drawn and flagged, and t
 DRAWN, MOST_DRAWN = 20_000, 200_000  # entries that a site draws at least and at most, for its own samples in turn
 SURE = 0.95  # of the interval that is told
 # Of the flagged entries, that are ordinary beyond what samples drawn anew tell: real tables have rare values far out,
-# which are not drawn because they are flagged. Eleven with known errors had 2 % on average and seldom more than 5.
+# which are not drawn because they are flagged. Eleven with known errors had 2 % on average and seldom more than 5;
+# where samples are few for the features, there are as many more as tails are in doubt.
 UNTOLD, MOST_UNTOLD = 0.02, 0.05
 Places = NDArray[np.intp]
 
@@ -91,9 +93,10 @@ class Check(ClosingStage):
         drawn, votes, projectors = self._read(total.sums.scalars)
         projectors = projectors[: plan.rank, : plan.rank]
         ordinary, entries, flagged = np.maximum(drawn, 0.0) * plan.columns * plan.U.shape[0]
+        untold = flagged * doubt(plan.U.shape[0], plan.columns)
         found = {
-            "ordinary": ordinary + UNTOLD * flagged,
-            "ordinary_most": most_ordinary(ordinary + MOST_UNTOLD * flagged),
+            "ordinary": ordinary + UNTOLD * untold,
+            "ordinary_most": most_ordinary(ordinary + MOST_UNTOLD * untold),
             "flagged": flagged / max(entries, 1.0),
             "failing": float(votes > 0.5 * total.contributors),
         }

@@ -9,27 +9,23 @@ first, so that a gross error neither hides itself nor is blamed on its neighbour
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import scipy
 from numpy.typing import NDArray
 
+from dcfpca.rpca.calibration.sample_inverses import LEAST_FREE, SampleInverses, chunks, sample_inverses
 from dcfpca.rpca.method import FloatArray
 
 TRUSTED = 4.0  # deviations from what the others say
 FAR = 4.0  # scores of a feature of few values: beyond, its entries are not trusted
 MOST_OUT = 0.4  # of a sample's entries; one that still contradicts itself has no part in the covariance
-CHUNK = 1 << 20  # numbers of the samples' own matrices that are held at a time
-STRIP = 1 << 20  # … of products of factors
 LEAST_SHRINKAGE, MOST_SHRINKAGE, SHRINKAGE = 0.01, 0.5, 0.5  # of the covariance to its diagonal; the last times m/n
 LEAST_VARIANCE = 1e-8  # of a score, beside what the leading directions have of it
 SHAPED, FURTHEST = 1.3, 3.0  # scores: within the first enough samples tell the shape, beyond the last none do
-OWN_SHARE = 0.5  # of that variance: related features err alike in their tails, which cancels
+OWN_SHARE = 0.5  # of that variance: related features err alike in their tails, which cancels where relations are known
 KNEE, END, RISE, RATE = 1.5, 4.0, 1.540793, 0.8622731  # Raymaekers and Rousseeuw's wrapping function
-
-MOSTLY, THIN = 0.75, 0.25  # of a sample's entries; and of the features, as directions
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,7 +46,7 @@ class Expectation:
     deviation: FloatArray
     trusted: NDArray[np.bool_]
     coherent: NDArray[np.bool_]  # n: samples whose trusted entries do not contradict one another
-    inverse: FloatArray  # A⁻¹ of every sample, n × r × r
+    inverses: SampleInverses
     distance: FloatArray  # n: squared, of the trusted entries from the centre, by their covariance
 
     def z(self, scores: FloatArray) -> FloatArray:
@@ -91,6 +87,12 @@ def shrinkage(rows: int, columns: float) -> float:
     return float(np.clip(SHRINKAGE * rows / max(columns, 1.0), LEAST_SHRINKAGE, MOST_SHRINKAGE))
 
 
+def doubt(rows: int, columns: float) -> float:
+    """How many times more uncertain tails are than where all relations of features are known: shrinkage takes this much
+    of them away, and tails that would cancel do not."""
+    return 1.0 / (1.0 - shrinkage(rows, columns)) ** 2
+
+
 def chance_variance(rows: int, columns: float) -> float:
     """The variance of independent scores of this many samples and one weak factor along a leading direction that is
     half chance: with more, the direction is mostly the factor's (Baik, Ben Arous and Péché)."""
@@ -111,19 +113,14 @@ def tail_variance(model: ScoreModel, scores: FloatArray, trusted: NDArray[np.boo
     """How much entries (m × n) vary about what the trusted others say because their own score, or one of the others,
     lies in a tail whose shape so many samples tell: a score s is a quantile, of sampling variance Φ(s)Φ(−s)/φ(s)² over
     their number."""
+    share = OWN_SHARE * doubt(len(scores), samples)
     size = np.minimum(np.abs(np.where(np.isnan(scores), 0.0, scores)), FURTHEST)
     level, density = scipy.special.ndtr(-size), np.exp(-0.5 * size**2) / np.sqrt(2.0 * np.pi)
-    tail = np.where(size > SHAPED, OWN_SHARE * level * (1.0 - level) / density**2, 0.0) / samples
+    tail = np.where(size > SHAPED, share * level * (1.0 - level) / density**2, 0.0) / samples
     precision = np.linalg.inv(model.factor @ model.factor.T + np.diag(model.own))
     pull = precision / np.diag(precision)[:, None]
     np.fill_diagonal(pull, 0.0)
     return np.asarray(tail + pull**2 @ (tail * trusted))
-
-
-def chunks(rows: int, width: int, columns: int) -> Iterator[slice]:
-    """Ranges of samples whose own matrices fit into memory."""
-    step = max(1, CHUNK // max(width * width, rows, 1))
-    return (slice(first, min(first + step, columns)) for first in range(0, columns, step))
 
 
 def expect(model: ScoreModel, scores: FloatArray, trusted: NDArray[np.bool_] | None = None) -> Expectation:
@@ -133,53 +130,50 @@ def expect(model: ScoreModel, scores: FloatArray, trusted: NDArray[np.bool_] | N
     seen = ~np.isnan(X)
     X, found = np.where(seen, X, 0.0), trusted is not None
     trusted = seen & trusted.T if trusted is not None else seen.copy()
-    inverse, leverage = _start(F, own, trusted)
+    inverses, leverage = sample_inverses(F, own, trusted)
     coherent = np.ones(len(X), dtype=bool)
     if not found:
-        coherent = _distrust(model, X, trusted, inverse, leverage)
-    residual = _residual(F, own, X, trusted, inverse)
-    free = np.maximum(1.0 - leverage / own, 1e-12)
+        inverses = _distrust(model, X, trusted, inverses, leverage, coherent)
+    residual = _residual(F, own, X, trusted, inverses)
+    free = np.maximum(1.0 - leverage / own, LEAST_FREE)
     off = np.where(trusted, residual / free, residual)
     variance = np.where(trusted, own / free, own + leverage)
     distance = np.maximum(np.sum(np.where(trusted, X * residual / own, 0.0), axis=1), 0.0)
-    return Expectation((X - off + model.centre).T, np.sqrt(variance).T, trusted.T, coherent, inverse, distance)
+    return Expectation((X - off + model.centre).T, np.sqrt(variance).T, trusted.T, coherent, inverses, distance)
 
 
 def _distrust(
-    model: ScoreModel, X: FloatArray, trusted: NDArray[np.bool_], inverse: FloatArray, leverage: FloatArray
-) -> NDArray[np.bool_]:
-    """Put out the entries that the others contradict, in place; whether each sample is coherent then."""
-    F, own, coherent, active = model.factor, model.own, np.ones(len(X), dtype=bool), np.arange(len(X))
+    model: ScoreModel,
+    X: FloatArray,
+    trusted: NDArray[np.bool_],
+    inverses: SampleInverses,
+    leverage: FloatArray,
+    coherent: NDArray[np.bool_],
+) -> SampleInverses:
+    """Put out the entries that the others contradict, in place, and find which samples are coherent then. Without entry
+    k leverages grow by (f_jᵀb)², and residuals by f_jᵀb e_k/√(ψ_k − h_k)."""
+    F, own, active = model.factor, model.own, np.arange(len(X))
     left = np.maximum(MOST_OUT * trusted.sum(axis=1), 1.0)
-    residual, growth = _residual(F, own, X, trusted, inverse), np.zeros((len(X), F.shape[1], 0))
+    residual, now, done = _residual(F, own, X, trusted, inverses), inverses, []
     while active.size:
-        size = np.abs(residual[active]) / np.sqrt(np.maximum(own - leverage[active], 1e-12 * own))
+        size = np.abs(residual[active]) / np.sqrt(np.maximum(own - leverage[active], LEAST_FREE * own))
         # A rare value of few lies far from what the others say, and is none the worse for it.
         size = np.where(model.few, np.abs(X[active]) * (TRUSTED / FAR), size) * trusted[active]
         worst = size.argmax(axis=1)
         bad = size[np.arange(len(active)), worst] > TRUSTED
         more = bad & (left[active] >= 1.0)
         coherent[active[bad & ~more]] = False
-        # A⁻¹ is larger than all the rest together, and changed once.
-        if growth.shape[2]:
-            inverse[active[~more]] += growth[~more] @ growth[~more].transpose(0, 2, 1)
-        active, worst, growth = active[more], worst[more], growth[more]
-        rest = np.sqrt(np.maximum(own[worst] - leverage[active, worst], 1e-12 * own[worst]))
-        b = _growth(inverse[active], growth, F[worst]) / rest[:, None]
+        done.append((active[~more], now.growth[~more]))
+        active, worst, now = active[more], worst[more], now.of(more)
+        rest = np.sqrt(np.maximum(own[worst] - leverage[active, worst], LEAST_FREE * own[worst]))
+        b = now.times(F[worst]) / rest[:, None]
         along = b @ F.T
         residual[active] += along * (residual[active, worst] / rest)[:, None]
         leverage[active] += along**2
-        growth = np.concatenate([growth, b[:, :, None]], axis=2)
+        now = now.grown(b)
         trusted[active, worst] = False
         left[active] -= 1.0
-    return coherent
-
-
-def _growth(inverse: FloatArray, growth: FloatArray, f: FloatArray) -> FloatArray:
-    """A⁻¹f of samples whose A⁻¹ is this inverse and what it has grown by. Without entry k it grows by bbᵀ, where b is
-    A⁻¹f_k/√(ψ_k − h_k), leverages by (f_jᵀb)², and residuals by f_jᵀb e_k/√(ψ_k − h_k)."""
-    f = f[:, :, None]
-    return np.asarray((inverse @ f + growth @ (growth.transpose(0, 2, 1) @ f))[:, :, 0])
+    return inverses.with_growth(done)
 
 
 def moment_sums(model: ScoreModel, scores: FloatArray) -> tuple[float, FloatArray, FloatArray]:
@@ -192,10 +186,11 @@ def moment_sums(model: ScoreModel, scores: FloatArray) -> tuple[float, FloatArra
         filled = np.where(found.trusted, scores[:, cut], found.score)[:, found.coherent]
         out = ~found.trusted.T[found.coherent]
         squares += filled @ filled.T + np.diag(out.sum(axis=0) * model.own)
-        for inverse, row in zip(found.inverse[found.coherent], out, strict=True):
+        for sample, row in zip(np.flatnonzero(found.coherent), out, strict=True):
             if row.any():
                 place = np.flatnonzero(row)
-                squares[np.ix_(place, place)] += F[place] @ inverse @ F[place].T
+                inverse = found.inverses.of(np.full(place.size, sample))
+                squares[np.ix_(place, place)] += inverse.times(F[place]) @ F[place].T
         count, total = count + float(found.coherent.sum()), total + filled.sum(axis=1)
     return count, total, squares
 
@@ -225,52 +220,8 @@ def correlation_of(sums: FloatArray) -> FloatArray:
     return found
 
 
-def _start(F: FloatArray, own: FloatArray, trusted: NDArray[np.bool_]) -> tuple[FloatArray, FloatArray]:
-    """A⁻¹ and the leverages h of every sample; samples without a gap share theirs."""
-    width = F.shape[1]
-    inverse, leverage = np.empty((len(trusted), width, width)), np.empty(trusted.shape)
-    gram = np.eye(width) + (F / own[:, None]).T @ F
-    whole = np.linalg.inv(gram)
-    inverse[:], leverage[:] = whole, np.sum((F @ whole) * F, axis=1)
-    gaps = np.flatnonzero(~trusted.all(axis=1))
-    # Taking few gaps out of the whole costs less than adding up the others; where directions are many, it cancels more.
-    few = (trusted[gaps].mean(axis=1) > MOSTLY) & (width < THIN * len(own))
-    if few.any():
-        inverse[gaps[few]] = gram - _gram(F, scipy.sparse.csr_array(~trusted[gaps[few]] / own))
-    for row in gaps[~few]:
-        here = trusted[row]
-        inverse[row] = np.eye(width) + (F[here] / own[here, None]).T @ F[here]
-    inverse[gaps] = np.linalg.inv(inverse[gaps])
-    upper, lower = np.triu_indices(width)
-    packed = inverse[gaps][:, upper, lower] * np.where(upper == lower, 1.0, 2.0)
-    for strip, products in _products(F) if gaps.size else ():
-        leverage[gaps, strip] = packed @ products
-    return inverse, leverage
-
-
-def _gram(F: FloatArray, weights: scipy.sparse.csr_array) -> FloatArray:
-    """Σ_k w_k f_k f_kᵀ for every sample's weights (n × m), most of which are zero."""
-    upper, lower = np.triu_indices(F.shape[1])
-    gram = np.zeros((weights.shape[0], F.shape[1], F.shape[1]))
-    for strip, products in _products(F):
-        gram[:, upper, lower] += weights[:, strip] @ products.T
-    gram[:, lower, upper] = gram[:, upper, lower]
-    return gram
-
-
-def _products(F: FloatArray) -> Iterator[tuple[slice, FloatArray]]:
-    """The upper triangles of f_k f_kᵀ as columns, strip by strip of the features."""
-    upper, lower = np.triu_indices(F.shape[1])
-    height = max(1, STRIP // max(upper.size, 1))
-    for first in range(0, len(F), height):
-        strip = slice(first, min(first + height, len(F)))
-        rows = np.ascontiguousarray(F[strip].T)
-        yield strip, rows[upper] * rows[lower]
-
-
 def _residual(
-    F: FloatArray, own: FloatArray, X: FloatArray, trusted: NDArray[np.bool_], inverse: FloatArray
+    F: FloatArray, own: FloatArray, X: FloatArray, trusted: NDArray[np.bool_], inverses: SampleInverses
 ) -> FloatArray:
     """Residuals of the samples' fit to their trusted entries."""
-    V = np.matmul(inverse, ((X * trusted / own) @ F)[:, :, None])[:, :, 0]
-    return np.asarray(X - V @ F.T)
+    return np.asarray(X - inverses.times((X * trusted / own) @ F) @ F.T)

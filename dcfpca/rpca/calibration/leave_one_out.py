@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dcfpca.rpca.calibration.expectation import Expectation, ScoreModel
+from dcfpca.rpca.calibration.sample_inverses import SampleInverses
 from dcfpca.rpca.method import FloatArray
 
 SURE = 50.0  # samples a feature: with more, none moves the model by what could be seen
@@ -61,7 +62,7 @@ def distance_without(
     unit = rest / np.maximum(size, TINY)[:, None]
     outside = share * size**2 + (unit**2) @ model.own / by.diagonal
     change = _change(np.column_stack([along, size]), variance, outside, share, by.diagonal)
-    part = _Solver(model.factor[used], model.own[used], within.inverse[here], within.trusted.T[here])
+    part = _Solver(model.factor[used], model.own[used], within.inverses.of(here), within.trusted.T[here])
     w = part.weights(x[:, used], unit[:, used], scale, change)
     if by.diagonal < 1.0:
         lost, grown = share * by.diagonal * rest[:, used] ** 2, 1.0 + share
@@ -93,13 +94,13 @@ class _Solver:
 
     factor: FloatArray
     own: FloatArray
-    inverse: FloatArray
+    inverses: SampleInverses
     trusted: NDArray[np.bool_]
 
     def __call__(self, y: FloatArray) -> FloatArray:
         """Σ⁻¹y."""
         y = np.where(self.trusted, y, 0.0) / self.own
-        return y - self._pull(np.matmul(self.inverse, (y @ self.factor)[:, :, None])[:, :, 0])
+        return y - self._pull(self.inverses.times(y @ self.factor))
 
     def weights(self, x: FloatArray, unit: FloatArray, scale: FloatArray, change: FloatArray) -> FloatArray:
         """(Σ + S · change · Sᵀ)⁻¹ x of every sample, where S is the last factors, times `scale`, and its own `unit`.
@@ -107,7 +108,7 @@ class _Solver:
         Of the factors Σ⁻¹F = ψ⁻¹F A⁻¹ and FᵀΣ⁻¹F = I − A⁻¹, so that nothing of the size of S is formed per sample.
         """
         w, solved, first = self(x), self(unit), self.factor.shape[1] - len(scale)
-        last, inverse = self.factor[:, first:] * scale, self.inverse[:, first:, first:]
+        last, inverse = self.factor[:, first:] * scale, self.inverses.last(first)
         product = np.empty(change.shape)
         product[:, :-1, :-1] = (np.eye(len(scale)) - inverse) * np.outer(scale, scale)
         product[:, :-1, -1] = product[:, -1, :-1] = solved @ last
@@ -115,8 +116,8 @@ class _Solver:
         across = np.column_stack([w @ last, np.sum(unit * w, axis=1)])[:, :, None]
         inner = np.eye(change.shape[1]) + change @ product
         found = np.linalg.solve(inner, change @ across)[:, :, 0]
-        along = np.matmul(self.inverse[:, :, first:], (found[:, :-1] * scale)[:, :, None])[:, :, 0]
-        return np.asarray(w - self._pull(along) - solved * found[:, -1:])
+        along = np.pad(found[:, :-1] * scale, ((0, 0), (first, 0)))
+        return np.asarray(w - self._pull(self.inverses.times(along)) - solved * found[:, -1:])
 
     def _pull(self, along: FloatArray) -> FloatArray:
         """ψ⁻¹F times these coefficients (n × r) at the trusted entries."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from statistics import NormalDist
 
 import numpy as np
@@ -160,12 +161,12 @@ class NormalScores:
         """Scores, and their slopes, of values (k × d) of single features: those of `rows` (d)."""
         scores, slopes = np.zeros(values.shape), np.ones(values.shape)
         for row in np.unique(rows):
-            here, one = rows == row, _Tails.of(self.knots[row], self.reach[row] * SCORES)
+            here, one = rows == row, _tails(self.knots[row].tobytes(), float(self.reach[row]))
             scores[:, here], slopes[:, here] = one.forward(values[:, here]), one.slope_at(values[:, here])
         return scores, slopes
 
     def _maps(self) -> Iterator[_Tails]:
-        return (_Tails.of(knots, reach * SCORES) for knots, reach in zip(self.knots, self.reach, strict=True))
+        return (_tails(knots.tobytes(), float(reach)) for knots, reach in zip(self.knots, self.reach, strict=True))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -179,7 +180,8 @@ class _Tails:
 
     @staticmethod
     def of(knots: FloatArray, at: FloatArray) -> _Tails:
-        values, place = np.unique(knots, return_inverse=True)
+        rises = np.diff(knots) > 0.0
+        values, place = knots[np.concatenate([[True], rises])], np.concatenate([[0], np.cumsum(rises)])
         scores = np.bincount(place, at) / np.bincount(place)
         whole = max(float((knots[-1] - knots[0]) / (at[-1] - at[0])), np.finfo(np.float64).tiny)
         lower, upper = (_tail(side, at, whole) for side in (-knots[::-1], knots))
@@ -189,6 +191,8 @@ class _Tails:
         out = np.interp(values, self.values, self.scores)
         under, over = self.values[0] - values, values - self.values[-1]
         for sign, off, end, slope, growth in zip((-1, 1), (under, over), (0, -1), self.slope, self.growth, strict=True):
+            if not (off > 0.0).any():
+                continue
             size = np.maximum(off, 0.0) / slope
             far = np.log1p(growth * size) / growth if growth > 0.0 else size
             out = np.where(off > 0.0, self.scores[end] + sign * far, out)
@@ -207,10 +211,18 @@ class _Tails:
         out = np.interp(scores, self.scores, self.values)
         under, over = self.scores[0] - scores, scores - self.scores[-1]
         for sign, off, end, slope, growth in zip((-1, 1), (under, over), (0, -1), self.slope, self.growth, strict=True):
+            if not (off > 0.0).any():
+                continue
             size = np.maximum(off, 0.0)
             far = np.expm1(np.minimum(growth * size, 200.0)) / growth if growth > 0.0 else size
             out = np.where(off > 0.0, self.values[end] + sign * slope * far, out)
         return np.asarray(out)
+
+
+@lru_cache(maxsize=1 << 12)
+def _tails(knots: bytes, reach: float) -> _Tails:
+    """The map of a feature with these knots; kept, because every score that a site forms asks for it anew."""
+    return _Tails.of(np.frombuffer(knots), reach * SCORES)
 
 
 def _tail(knots: FloatArray, at: FloatArray, whole: float) -> tuple[float, float]:

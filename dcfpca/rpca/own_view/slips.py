@@ -152,7 +152,7 @@ class _Judge:
         others = expect(model, scores, trusted)
         variance = others.deviation**2 + tail_variance(model, scores, trusted, self.samples)
         F, (a, b) = model.factor, rows
-        shared = np.einsum("nr,nrs,ns->n", F[a], others.inverse, F[b])
+        shared = np.sum(F[a] * others.inverses.times(F[b]), axis=1)
         (score_a, slope_a), (score_b, slope_b) = (
             self.known.shape.at(row, one) for row, one in zip(rows, values, strict=True)
         )

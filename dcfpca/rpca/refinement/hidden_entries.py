@@ -144,11 +144,22 @@ class HiddenColumns:
             return np.ones(stop - start, dtype=bool)
         return np.asarray(mixed(self._drawn(start, stop)[0]) < np.uint64(share * 2.0**64))
 
-    def _drawn(self, start: int, stop: int) -> tuple[Keys, np.uint64]:
-        """What an entry is drawn with: the keys of these columns under the seed, and the bound below which it hides."""
+    def parts(self, start: int, stop: int, count: int) -> NDArray[np.uint64]:
+        """In which of so many equal parts the entries of columns start … stop − 1 are, by row and by the content of the
+        column alone: the same parts for the same data, whatever the seed."""
+        rows = np.arange(1, self.shape[0] + 1, dtype=np.uint64)[:, None] * FIRST
+        return np.asarray(mixed(~self._content()[start:stop] + rows) // np.uint64(2**64 // count + 1))
+
+    def _content(self) -> Keys:
+        """The keys of all columns."""
         if self.keys.size != self.shape[1]:
             self.keys = _numbered(np.concatenate([column_keys(self.columns.read(*cut)) for cut in blocks(self)]))
-        return self.keys[start:stop] + np.uint64(self.seed * int(SECOND) & MASK), np.uint64(self.share * 2.0**64)
+        return self.keys
+
+    def _drawn(self, start: int, stop: int) -> tuple[Keys, np.uint64]:
+        """What an entry is drawn with: the keys of these columns under the seed, and the bound below which it hides."""
+        keys = self._content()[start:stop]
+        return keys + np.uint64(self.seed * int(SECOND) & MASK), np.uint64(self.share * 2.0**64)
 
     def _hidden_places(self, cut: tuple[int, int]) -> Places:
         """The places of the hidden entries in the block of these columns, row by row."""

@@ -63,6 +63,7 @@ STEADY = 0.02  # of themselves, by which scales of features hardly move: then th
 REST = 0.03  # L moves by less than this share of the noise …
 REST_OF_ERROR = 0.3  # … or of the statistical error of L
 MOST_REST = 0.06  # … which with few features is mostly that of the columns' own coefficients
+MOST_REST_JUDGED = 0.1  # … where the covariance judges entries, and not L
 AT_MEDIAN = 1e-9  # of the spread: values that are the median but for rounding all count as not above it
 MOST_PULL = 0.8**2 / 5**0.5 * TUKEY  # the largest ψ(x) of Tukey's biweight
 
@@ -74,7 +75,7 @@ class Refinement(ClosingStage):
         tensor = width + 2 + 2 * RESIDUAL_BINS.count + 2 * MARGINAL_BINS.count
         up = Layout(fit.down.rows, tensor, 3 + width + width * (width + 1) // 2 + OUTLYING_COUNTS)
         super().__init__(REFINE, fit, width, up, (REFINE, VALIDATE, *(SHAPE,) * whole, NULL), bound)
-        self._least = least
+        self._least, self._most_rest = least, MOST_REST_JUDGED if whole else MOST_REST
 
     def answer(self, site: StagedSite, asked: Consensus) -> TensorMessage:
         """The sums of a round, after the columns were fitted again: a sample of them, while entries are hidden."""
@@ -127,6 +128,9 @@ class Refinement(ClosingStage):
             groups = asked.columns if self._least == 1 else asked.columns / (total.contributors * self._least)
             told = FEWEST_GROUPS <= groups <= MOST_GROUPS
             plan = _measured(asked, plan, totals, BOUND_ROUNDS + 1.0 if final else done, told)
+            # At the final rank merged counts of few columns let the noise jump about its value; its mean rests.
+            share = 1.0 / done if final else 1.0
+            plan = replace(plan, noise=asked.noise ** (1.0 - share) * plan.noise**share)
         steady = _steady(asked, plan)
         rests = bool(final) and (steady or not measuring) and moved < self._rest(plan)
         spent = bool(final) and done >= MOST_ROUNDS
@@ -143,7 +147,7 @@ class Refinement(ClosingStage):
         """How little L must move: a share of the noise, or of the error that any estimate of this rank has."""
         rows = plan.U.shape[0]
         freedom = plan.rank * (rows + plan.columns) / (rows * plan.columns)
-        return float(np.clip(REST_OF_ERROR * np.sqrt(freedom), REST, MOST_REST))
+        return float(np.clip(self._most_rest / MOST_REST * REST_OF_ERROR * np.sqrt(freedom), REST, self._most_rest))
 
     def conserved(self, consensus: Consensus, total: Total) -> str:
         """A feature has one entry a column at most; all its counts are of the same entries; and VᵀV is a sum of

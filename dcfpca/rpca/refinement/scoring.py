@@ -14,13 +14,13 @@ from dcfpca.rpca.calibration.expectation import (
     Expectation,
     Expected,
     ScoreModel,
-    chunks,
     expect,
     leading_directions,
     shrinkage,
     tail_variance,
 )
 from dcfpca.rpca.calibration.leave_one_out import Origin
+from dcfpca.rpca.calibration.sample_inverses import chunks
 from dcfpca.rpca.calibration.sample_test import normal_distance, oddness
 from dcfpca.rpca.method import Findings, FloatArray
 from dcfpca.rpca.own_view.slips import Slips, slipped

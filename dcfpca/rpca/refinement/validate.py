@@ -1,4 +1,10 @@
-"""Stage `validate`: how well each rank predicts the hidden entries, and the smallest that is nearly the best one."""
+"""Stage `validate`: how well each rank predicts entries, and the smallest that is nearly the best one.
+
+The entries that the fit did not know are few, and which rank predicts them best depends on which they are. So the rank
+is chosen by more: some parts of the other entries, the same for the same data, each hidden from the fit of its column.
+The directions know these. Along r directions of n columns that makes errors smaller by the share r/n, which is added
+again. What a run says of its prediction is of the entries that nothing knew.
+"""
 
 from __future__ import annotations
 
@@ -28,6 +34,8 @@ CAP = 3.0  # an error larger than so many spreads counts as this: a hidden entry
 NEAR = 5.0  # a hidden entry further from its feature's median, in spreads, is an outlier itself, and not judged
 MARGIN = 1.05  # with many hidden entries standard errors are small, and directions that hardly help significant
 MANY_FEW = 0.8  # of the features have few values: then prediction is judged on the others
+PARTS, PREDICTED = 10, 4  # of the entries; those that are predicted for the choice of the rank
+FEWER = 0.2  # of the columns that validate: so many tell errors of so many more entries as well
 EVERY = 8  # up to this rank all ranks are tried, above every step of half
 
 
@@ -35,31 +43,36 @@ class Validation(ClosingStage):
     """One round, with the hidden entries shown to be predicted."""
 
     def __init__(self, fit: Stage, width: int, bound: int | None, *, whole: bool) -> None:
-        sums = 2 + 3 * len(ranks_tried(width))
+        sums = 2 * (2 + 3 * len(ranks_tried(width)))  # of hidden entries, and of those that the fit knows
         up = Layout(0, 0, sums, kinds=((sums, Kind.SHARE),))
         super().__init__(VALIDATE, fit, width, up, (REFINE, *(SHAPE,) * whole, NULL), bound)
 
     def answer(self, site: StagedSite, asked: Consensus) -> TensorMessage:
-        """Error sums of the hidden entries. A fit that is not refined has two ranks to judge: zero, and its own."""
-        plan, total = ClosingPlan.of(asked.broadcast), np.zeros(self.up.scalars)
+        """Error sums of the hidden entries, and of parts of the others. A fit that is not refined has two ranks to
+        judge, zero and its own."""
+        plan = ClosingPlan.of(asked.broadcast)
+        hidden, known = np.zeros((2, self.up.scalars // 2))
         if plan.ending is FitEnding.REFINED:
             for _, (M, judged, unjudged) in sampled_blocks(site, plan.sample_share, partial(_judged, site, plan)):
-                known = np.where(unjudged, np.nan, M)
-                errors = errors_by_rank(plan.model, plan.median, known, judged, plan.spread)
-                total += validation_sums(errors, judged.sum(axis=0).astype(np.float64))
-            return TensorMessage(np.zeros((0, 0)), total / plan.columns)
+                shown = np.where(unjudged, np.nan, M)
+                errors = errors_by_rank(plan.model, plan.median, shown, judged, plan.spread)
+                hidden += validation_sums(errors, judged.sum(axis=0).astype(np.float64))
+            for _, (M, part, judged) in sampled_blocks(site, FEWER * plan.sample_share, partial(_in_parts, site, plan)):
+                known += _sums_of_parts(plan, M, part, judged)
+            return TensorMessage(np.zeros((0, 0)), np.append(hidden, known) / plan.columns)
         for _, block in results(site, plan, hiding=True):
             M, judged, _ = _judged(site, plan, block.start, block.start + block.L.shape[1])
             own = column_errors(M, block.L, judged, plan.spread)
             none = column_errors(M, plan.median[:, None], judged, plan.spread)
             errors = np.stack([none, *[own] * (len(ranks_tried(self.width)) - 1)])
-            total += validation_sums(errors, judged.sum(axis=0).astype(np.float64))
-        return TensorMessage(np.zeros((0, 0)), total / plan.columns)
+            hidden += validation_sums(errors, judged.sum(axis=0).astype(np.float64))
+        return TensorMessage(np.zeros((0, 0)), np.append(hidden, known) / plan.columns)
 
     def merged(self, exact: TensorMessage, asked: Consensus, least: int) -> TensorMessage:
         """Nothing where fewer entries than `least` were predicted: their errors would be about those alone."""
-        count = float(np.rint(exact.scalars[0] * ClosingPlan.of(asked.broadcast).columns))
-        return exact if count >= least else self.up.zeros()
+        columns = ClosingPlan.of(asked.broadcast).columns
+        halves = [half * (np.rint(half[0] * columns) >= least) for half in np.split(exact.scalars, 2)]
+        return replace(exact, scalars=np.concatenate(halves))
 
     def weighted(self, update: TensorMessage, weight: float) -> TensorMessage:
         """Errors and counts, which choose the rank of U."""
@@ -68,16 +81,17 @@ class Validation(ClosingStage):
     def advance(self, consensus: Consensus, total: Total) -> Consensus:
         """The rank, and rounds at it; or the null of a fit that is not refined."""
         plan = ClosingPlan.of(consensus.broadcast)
-        sums = total.sums.scalars * plan.columns
-        curve = RankCurve.of(ranks_tried(self.width), sums)
+        hidden, known = np.split(total.sums.scalars * plan.columns, 2)
+        curve, by_parts = (RankCurve.of(ranks_tried(self.width), sums) for sums in (hidden, known))
         columns, _, _, limited = consensus.memory[COUNTERS]
         refined, stage = plan.ending is FitEnding.REFINED, NULL
         shown = curve if refined else curve.of_one(plan.rank)
         table = np.column_stack([shown.ranks, shown.error, shown.standard_error])
         rank = plan.rank
         if refined:
-            given = self._bound is None or (sums[0] <= 0.0 and predictable(plan).any())
-            rank = min(self.width if given else curve.chosen(), carried_directions(plan.subspace, plan.noise))
+            given = self._bound is None or (known[0] <= 0.0 and predictable(plan).any())
+            found = self.width if given else by_parts.of_unknown(plan.columns).chosen()
+            rank = min(found, carried_directions(plan.subspace, plan.noise))
         plan = _predicting(replace(plan, hiding=False), curve.predicted(rank))
         if refined and rank:
             stage, plan = REFINE, replace(plan, rank=rank, fresh=True)
@@ -89,7 +103,13 @@ class Validation(ClosingStage):
 
     def conserved(self, consensus: Consensus, total: Total) -> str:
         """Errors are capped, and squares are as large as sums make them."""
-        sums, rounding = total.sums.scalars, 4.0 * total.rounding[1]
+        for sums in np.split(total.sums.scalars, 2):
+            if reason := self._broken_errors(sums, 4.0 * total.rounding[1], total.whole):
+                return reason
+        return ""
+
+    def _broken_errors(self, sums: FloatArray, rounding: float, whole: bool) -> str:
+        """Laws of `validation_sums`, per column; `whole` sums are of all sites."""
         if exceeds(-sums, 0.0, rounding):
             return "a sum of errors is negative"
         (count, squares), (errors, products, crossed) = sums[:2], np.split(sums[2:], 3)
@@ -99,7 +119,7 @@ class Validation(ClosingStage):
             return "an error is above the cap of errors"
         if exceeds(products, CAP**2 * squares, CAP**2 * rounding):
             return "the square of an error is above the cap of errors"
-        if not total.whole:
+        if not whole:
             return ""
         if exceeds(errors**2, products, rounding * (1.0 + errors)) or exceeds(
             count**2, squares, rounding * (1 + count)
@@ -114,6 +134,26 @@ def _judged(site: StagedSite, plan: ClosingPlan, first: int, last: int) -> Read:
     hidden = hidden_columns(site).hidden(first, last) & ~np.isnan(M)
     judged = judged_entries(M, hidden, plan.median, plan.spread) & plan.calm(M) & predictable(plan)[:, None]
     return [M, judged, hidden & ~judged]
+
+
+def _in_parts(site: StagedSite, plan: ClosingPlan, first: int, last: int) -> Read:
+    """Data of these columns without the hidden entries, in which part every entry is, and whether its prediction is
+    judged."""
+    hidden = hidden_columns(site)
+    M = np.where(hidden.hidden(first, last), np.nan, site.view.whole.read(first, last))
+    judged = judged_entries(M, ~np.isnan(M), plan.median, plan.spread) & plan.calm(M) & predictable(plan)[:, None]
+    return [M, hidden.parts(first, last, PARTS), judged]
+
+
+def _sums_of_parts(plan: ClosingPlan, M: FloatArray, part: NDArray[np.uint64], judged: NDArray[np.bool_]) -> FloatArray:
+    """Error sums of the parts that are predicted, one after the other."""
+    errors, counts = np.zeros((len(ranks_tried(plan.U.shape[1])), M.shape[1])), np.zeros(M.shape[1])
+    for number in range(PREDICTED):
+        here = part == number
+        shown, wanted = np.where(here & ~judged, np.nan, M), here & judged
+        errors += errors_by_rank(plan.model, plan.median, shown, wanted, plan.spread)
+        counts += wanted.sum(axis=0)
+    return validation_sums(errors, counts)
 
 
 def predictable(plan: ClosingPlan) -> NDArray[np.bool_]:
@@ -172,7 +212,7 @@ def validation_sums(errors: FloatArray, counts: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RankCurve:
-    """Error of the hidden entries by rank, relative to that of the features' medians, with standard errors."""
+    """Error of entries by rank, relative to that of the features' medians, with standard errors."""
 
     ranks: tuple[int, ...]
     error: FloatArray
@@ -187,6 +227,11 @@ class RankCurve:
         variance = np.maximum(products - 2.0 * mean * crossed + mean**2 * squares, 0.0)
         base = float(total[0]) or float(total.max()) or 1.0  # medians may predict all: then no rank does better
         return RankCurve(ranks, total / base, np.sqrt(variance) / base)
+
+    def of_unknown(self, columns: float) -> RankCurve:
+        """As if directions, which this many columns tell, had not known the entries either."""
+        more = 1.0 + np.array(self.ranks) / max(columns, 1.0)
+        return RankCurve(self.ranks, self.error * more, self.standard_error * more)
 
     def chosen(self) -> int:
         """The smallest rank whose error is within one standard error, and a twentieth, of the least."""

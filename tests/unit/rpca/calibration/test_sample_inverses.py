@@ -1,0 +1,26 @@
+"""Inverses of samples that share all but a few vectors: the same as those of a matrix for each sample."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dcfpca.rpca.calibration.sample_inverses import sample_inverses
+
+
+@pytest.mark.parametrize(("rows", "width"), [(40, 40), (60, 3), (5, 5)])
+@pytest.mark.parametrize("gaps", [0, 1, 2, 20])
+def test_shared_inverses_and_their_growth_are_those_of_each_sample(rows: int, width: int, gaps: int) -> None:
+    rng = np.random.default_rng(gaps)
+    F, own = rng.normal(size=(rows, width)), rng.uniform(0.05, 1.0, size=rows)
+    trusted = np.ones((7, rows), dtype=bool)
+    for row in trusted[1:]:
+        row[rng.choice(rows, min(gaps, rows - 1), replace=False)] = False
+    inverses, leverage = sample_inverses(F, own, trusted)
+    found, vectors = inverses.last(0), rng.normal(size=(7, width))
+    for sample, here in enumerate(trusted):
+        expected = np.linalg.inv(np.eye(width) + (F[here] / own[here, None]).T @ F[here])
+        np.testing.assert_allclose(found[sample], expected, rtol=1e-8, atol=1e-10)
+        np.testing.assert_allclose(leverage[sample], np.einsum("kr,rs,ks->k", F, expected, F), rtol=1e-8)
+        for one in (inverses.times(vectors)[sample], inverses.of(np.array([sample])).times(vectors[[sample]])[0]):
+            np.testing.assert_allclose(one, expected @ vectors[sample], rtol=1e-8, atol=1e-10)
