@@ -2,7 +2,7 @@
 
     python -m benchmarks.causes --data DIR [--sets wine,boston] [--seed 1] [--json FILE]
 
-DIR holds tables (`X`, samples in rows, and the `site` of each) as .npz. Over all tables 200 errors of each kind are put
+DIR holds `tables/*.npz` (`X`, samples in rows, and the `site` of each). Over all tables 200 errors of each kind are put
 in, kind by kind in runs of their own, so that at most a few in a hundred entries are wrong. `named`: of the flagged
 ones, how many get a story. `right`: of those, how many get the kind that was put in. `value`: of those that say what
 was meant, how many are within 2 % of it or a tenth of the feature's spread. The line `untouched` is of flagged entries
@@ -20,7 +20,7 @@ import numpy as np
 from numpy.random import Generator
 from threadpoolctl import threadpool_limits
 
-from benchmarks.real_tables import method_for
+from benchmarks.real_tables import chosen_tables, method_for
 from dcfpca.rpca.column_blocks import ArrayColumns
 from dcfpca.rpca.method import FloatArray
 from dcfpca.rpca.own_view.slips import UNITS
@@ -149,8 +149,9 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", type=Path)
     wanted = parser.parse_args()
-    names = [name for name in wanted.sets.split(",") if name]
-    paths = [path for path in sorted(wanted.data.glob("*.npz")) if not names or path.stem in names]
+    paths = [wanted.data / "tables" / f"{name}.npz" for name in chosen_tables(wanted.data, wanted.sets)]
+    if not paths:
+        parser.error(f"there is no table below {wanted.data / 'tables'}")
     with threadpool_limits(1):
         counts = measure(paths, wanted.seed)
     show(counts)

@@ -67,7 +67,7 @@ def table(case: Case, seed: int) -> FloatArray:
 
 def measure(case: Case, directory: Path) -> dict[str, Any]:
     """One run of the case by daemons below this directory, and their results."""
-    policy = {"max_rank": max(case.rank, 128), "max_rounds": 1000}
+    policy = {"max_rounds": 1000}
     plan = planned(directory, SITES, {"policy": policy, "engine": {"threads": 1}})
     data = {name: table(case, 1 + place) for place, name in enumerate(SITES)}
     with local_federation(directory, plan, data) as (consortium, operator):

@@ -9,7 +9,7 @@ import numpy as np
 
 from dcfpca.errors import UnusableState
 from dcfpca.rpca.method import FloatArray, TensorMessage
-from dcfpca.rpca.refinement.closing_plan import CHECK, NULL, ClosingPlan, with_taken
+from dcfpca.rpca.refinement.closing_plan import CHECK, FORM, NULL, ClosingPlan, of_form
 from dcfpca.rpca.refinement.scoring import TransformedColumns, transform_columns
 from dcfpca.rpca.scaling import split_broadcast
 
@@ -38,16 +38,15 @@ class ScoringModel:
         return TransformedColumns(found.V, self.centre[:, None] + self.scale[:, None] * found.L, scored)
 
 
-def scoring_model(broadcast: TensorMessage, stage: str, *, scaled: bool, earlier: bool = False) -> ScoringModel | None:
-    """The model in a final broadcast; None where the run ended without the round that has it. `earlier` ones do not
-    tell how many columns the model was made from."""
+def scoring_model(broadcast: TensorMessage, stage: str, *, scaled: bool, form: int = FORM) -> ScoringModel | None:
+    """The model in a final broadcast of this form; None where the run ended without the round that has it."""
     if stage not in (NULL, CHECK):
         return None
     rows = broadcast.tensor.shape[0]
     centre, scale = np.zeros(rows), np.ones(rows)
     if scaled:
         broadcast, centre, scale = split_broadcast(broadcast, rows)
-    return ScoringModel(ClosingPlan.of(with_taken(broadcast) if earlier else broadcast), centre, scale)
+    return ScoringModel(ClosingPlan.of(of_form(broadcast, form)), centre, scale)
 
 
 def load_scoring_model(directory: Path, run_id: str, *, scaled: bool) -> ScoringModel | None:
@@ -58,7 +57,8 @@ def load_scoring_model(directory: Path, run_id: str, *, scaled: bool) -> Scoring
     try:
         with np.load(path, allow_pickle=False) as kept:
             message = TensorMessage(kept["tensor"], kept["scalars"])
-            return scoring_model(message, str(kept["stage"]), scaled=scaled, earlier="form" not in kept)
+            form = int(kept["form"]) if "form" in kept else 1
+            return scoring_model(message, str(kept["stage"]), scaled=scaled, form=form)
     except Exception as error:  # numpy and zipfile raise many kinds of error on damaged files
         hint = "restore the result from a backup, or take part in the run again"
         raise UnusableState(f"{path} is damaged", hint) from error

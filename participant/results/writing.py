@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from dcfpca.atomic_files import atomic_directory, make_directories
 from dcfpca.logs import log
 from dcfpca.rpca.method import Columns, Consensus, FloatArray, Outcome
+from dcfpca.rpca.refinement.closing_plan import FORM
 from dcfpca.rpca.round_limits import BEFORE_UNITS
 from dcfpca.rpca.scaling import found_units
 from dcfpca.rpca.stage import Site
@@ -82,7 +83,7 @@ def write_results(
     with atomic_directory(directory / facts.run_id) as target:
         np.save(target / "U.npy", factor[:, kept])
         broadcast = final.broadcast
-        np.savez(target / CONSENSUS, tensor=broadcast.tensor, scalars=broadcast.scalars, stage=final.stage, form=2)
+        np.savez(target / CONSENSUS, tensor=broadcast.tensor, scalars=broadcast.scalars, stage=final.stage, form=FORM)
         flags, scores, instruments, usual_here = write_blocks(target, site.finish(final), (spec.rows, columns), kept)
         files += [SCORES] if scores else []
         manifest = manifest_entries(facts, spec, int(np.count_nonzero(kept)), columns, site.certificate())

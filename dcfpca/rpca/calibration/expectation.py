@@ -152,11 +152,13 @@ def _distrust(
 ) -> SampleInverses:
     """Put out the entries that the others contradict, in place, and find which samples are coherent then. Without entry
     k leverages grow by (f_jᵀb)², and residuals by f_jᵀb e_k/√(ψ_k − h_k)."""
-    F, own, active = model.factor, model.own, np.arange(len(X))
+    F, own, active, most = model.factor, model.own, np.arange(len(X)), np.sum(model.factor**2, axis=1)
+    # A⁻¹ is at most I, whatever entries are missing: what rounding makes of it beyond that would grow step by step.
+    least = own**2 / (own + most)
     left = np.maximum(MOST_OUT * trusted.sum(axis=1), 1.0)
     residual, now, done = _residual(F, own, X, trusted, inverses), inverses, []
     while active.size:
-        size = np.abs(residual[active]) / np.sqrt(np.maximum(own - leverage[active], LEAST_FREE * own))
+        size = np.abs(residual[active]) / np.sqrt(np.maximum(own - leverage[active], least))
         # A rare value of few lies far from what the others say, and is none the worse for it.
         size = np.where(model.few, np.abs(X[active]) * (TRUSTED / FAR), size) * trusted[active]
         worst = size.argmax(axis=1)
@@ -165,11 +167,11 @@ def _distrust(
         coherent[active[bad & ~more]] = False
         done.append((active[~more], now.growth[~more]))
         active, worst, now = active[more], worst[more], now.of(more)
-        rest = np.sqrt(np.maximum(own[worst] - leverage[active, worst], LEAST_FREE * own[worst]))
+        rest = np.sqrt(np.maximum(own[worst] - leverage[active, worst], least[worst]))
         b = now.times(F[worst]) / rest[:, None]
         along = b @ F.T
         residual[active] += along * (residual[active, worst] / rest)[:, None]
-        leverage[active] += along**2
+        leverage[active] = np.minimum(leverage[active] + along**2, most)
         now = now.grown(b)
         trusted[active, worst] = False
         left[active] -= 1.0

@@ -221,7 +221,7 @@ class _Tails:
 
 @lru_cache(maxsize=1 << 12)
 def _tails(knots: bytes, reach: float) -> _Tails:
-    """The map of a feature with these knots; kept, because every score that a site forms asks for it anew."""
+    """The map of a feature with these knots; kept, because every score that a site forms asks for it."""
     return _Tails.of(np.frombuffer(knots), reach * SCORES)
 
 

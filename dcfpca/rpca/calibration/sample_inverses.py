@@ -2,7 +2,8 @@
 
 Samples differ by the few entries that are not trusted. Without entry k, A⁻¹ grows by bbᵀ with b = A⁻¹f_k/√(ψ_k − h_k):
 so samples share the inverse of all entries, and each has a few vectors b of its own. Only samples with many gaps, for
-the width of A, have a matrix of their own. With a few hundred features, a matrix each would take most of a run.
+the width of A, or with gaps that the others leave hardly open, have a matrix of their own. With a few hundred features,
+a matrix each would take most of a run.
 """
 
 from __future__ import annotations
@@ -20,13 +21,17 @@ CHUNK = 1 << 20  # numbers of the samples' own that are held at a time
 STRIP = 1 << 20  # … of products of factors
 VECTORS = 16  # directions for which a sample has a vector of its own, for one
 MOSTLY, THIN = 0.75, 0.25  # of a sample's entries; and of the features, as directions
+MATRIX_EACH = 64  # directions up to which memory is counted as if every sample had a matrix of its own
+SAFELY_FREE = 1e-6  # of ψ: where the others leave less open of an entry, taking it out of the inverse cancels digits
 LEAST_FREE = 1e-12  # of ψ: what the others leave open of an entry
 Places = NDArray[np.intp]
 
 
 def chunks(rows: int, width: int, columns: int) -> Iterator[slice]:
     """Ranges of samples of which what is their own fits into memory."""
-    step = max(1, CHUNK // max(width * max(width // VECTORS, 1), rows, 1))
+    # Where directions are few a matrix each is small, and related features give many samples one.
+    held = width * (width if width <= MATRIX_EACH else width // VECTORS)
+    step = max(1, CHUNK // max(held, rows, 1))
     return (slice(first, min(first + step, columns)) for first in range(0, columns, step))
 
 
@@ -80,10 +85,12 @@ def sample_inverses(F: FloatArray, own: FloatArray, trusted: NDArray[np.bool_]) 
     shared: FloatArray = np.linalg.inv(gram).astype(np.float64)
     leverage = np.repeat(np.sum((F @ shared) * F, axis=1)[None, :], len(trusted), axis=0)
     few = np.flatnonzero((missing > 0) & (missing * VECTORS <= width))
-    growth = np.zeros((len(trusted), width, int(missing[few].max(initial=0))))
-    growth[few] = _without(F, own, shared, trusted[few])
-    leverage[few] += np.sum(np.matmul(F, growth[few]) ** 2, axis=2)
-    many = np.flatnonzero(missing * VECTORS > width)
+    vectors, safe = _without(F, own, shared, trusted[few])
+    few, vectors = few[safe], vectors[safe]
+    growth = np.zeros((len(trusted), *vectors.shape[1:]))
+    growth[few] = vectors
+    leverage[few] += np.sum(np.matmul(F, vectors) ** 2, axis=2)
+    many = np.setdiff1d(np.flatnonzero(missing > 0), few)
     place = np.full(len(trusted), -1)
     place[many] = np.arange(many.size)
     apart = _apart(F, own, gram, trusted[many])
@@ -94,14 +101,18 @@ def sample_inverses(F: FloatArray, own: FloatArray, trusted: NDArray[np.bool_]) 
     return SampleInverses(shared, apart, place, growth), leverage
 
 
-def _without(F: FloatArray, own: FloatArray, shared: FloatArray, trusted: NDArray[np.bool_]) -> FloatArray:
-    """B of samples that lack a few entries: A⁻¹Gᵀ(I − GA⁻¹Gᵀ)^(−½) with the rows f_k/√ψ_k of these as G."""
+def _without(
+    F: FloatArray, own: FloatArray, shared: FloatArray, trusted: NDArray[np.bool_]
+) -> tuple[FloatArray, NDArray[np.bool_]]:
+    """B of samples that lack a few entries, A⁻¹Gᵀ(I − GA⁻¹Gᵀ)^(−½) with the rows f_k/√ψ_k of these as G; and of which
+    samples it has the digits of A⁻¹."""
     out = np.sort(np.where(trusted, len(own), np.arange(len(own))), axis=1)
     out = out[:, : int(np.count_nonzero(~trusted, axis=1).max(initial=0))]
     G = np.concatenate([F / np.sqrt(own)[:, None], np.zeros((1, F.shape[1]))])[out]  # the last is that of no entry
     solved = G @ shared
     free, vectors = np.linalg.eigh(np.eye(out.shape[1]) - solved @ G.transpose(0, 2, 1))
-    return np.asarray(solved.transpose(0, 2, 1) @ (vectors / np.sqrt(np.maximum(free, LEAST_FREE))[:, None, :]))
+    B = solved.transpose(0, 2, 1) @ (vectors / np.sqrt(np.maximum(free, LEAST_FREE))[:, None, :])
+    return np.asarray(B), np.asarray(free.min(axis=1, initial=1.0) > SAFELY_FREE)
 
 
 def _apart(F: FloatArray, own: FloatArray, gram: FloatArray, trusted: NDArray[np.bool_]) -> FloatArray:

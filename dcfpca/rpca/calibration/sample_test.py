@@ -54,6 +54,9 @@ class Prior:
 
 
 BY_COVARIANCE = Prior(0.4, 3.0, widened=False)
+OF_FEW_SAMPLES = Prior(0.4, 3.0, widened=True)
+"""Where the covariance is of fewer samples than features, counts of several sites leave much open: without it, a tenth
+of ordinary samples was flagged (60 x 100 at three sites)."""
 BY_DIRECTIONS = Prior(2.0, 1.5, widened=True)
 """Where samples are judged by a few directions: one that was missed spreads the distances of ordinary samples by any
 factor, skews them, and must not pass for odd samples."""

@@ -64,7 +64,9 @@ class Shape(ClosingStage):
         plan = ClosingPlan.of(consensus.broadcast)
         above, below = np.split(np.rint(total.sums.tensor), 2, axis=1)
         sites = total.contributors
-        merging = Merging(plan.columns / sites, sites, self._least)
+        # Of calm samples alone: with the number of all, the levels of merged groups would lie too far out.
+        counted = float(np.median((above + below).sum(axis=1)))
+        merging = Merging(max(counted, 1.0) / sites, sites, self._least)
         shape = shape_from_counts(above, below, plan.median, plan.spread, plan.few, merging)
         ranged = ~np.isnan(usual_range(above, below, plan.few, merging.hidden)[:, 0])
         few = plan.few.astype(np.float64) + ranged

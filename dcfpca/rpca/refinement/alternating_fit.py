@@ -13,7 +13,7 @@ of a feature's entries lies to one side, by the median residual, which of all es
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,21 +57,21 @@ def fit_columns(model: ColumnModel, M: FloatArray, start: FloatArray | None) -> 
     if start is not None:
         return _refined(model, X, start, "tukey", WEIGHTED_STEPS)
     zero = np.zeros((M.shape[1], model.U.shape[1]))
-    V = _refined(model, X, _refined(model, X, zero, "huber", START_STEPS), "tukey", 2 * WEIGHTED_STEPS)
-    return _freed(model, X, V)
+    return _refined(model, X, _refined(model, X, zero, "huber", START_STEPS), "tukey", 2 * WEIGHTED_STEPS)
 
 
-def _freed(model: ColumnModel, X: FloatArray, V: FloatArray) -> FloatArray:
-    """V, with centred columns that contradict it in most entries fitted again from a robust projection: entries far off
-    on features with leverage carry a Huber fit away, and then nothing near the truth has any weight."""
+def fit_freely(model: ColumnModel, M: FloatArray) -> FloatArray:
+    """Coefficients from the data alone, with columns that contradict them in most entries fitted again from a robust
+    projection: entries far off on features with leverage carry a Huber fit away, and then nothing near the truth has
+    any weight."""
+    V, X = fit_columns(model, M, None), np.subtract(M, model.centre[:, None], order="C")
     observed = np.maximum(np.count_nonzero(~np.isnan(X), axis=0), 1)
     off = np.abs(X - model.U @ V.T) > TUKEY * model.noise[:, None]
     locked = np.count_nonzero(off, axis=0) > LOCKED * observed
-    if not locked.any():
-        return V
-    own, V, level = X[:, locked], V.copy(), np.zeros(len(X))
-    freed = _refined(model, own, project(model.U, own).coefficients, "tukey", WEIGHTED_STEPS)
-    V[locked] = better_of(replace(model, centre=level), own, V[locked], freed)
+    if model.U.shape[1] and locked.any():
+        own = X[:, locked]
+        freed = _refined(model, own, project(model.U, own).coefficients, "tukey", WEIGHTED_STEPS)
+        V[locked] = better_of(model, M[:, locked], V[locked], freed)
     return V
 
 

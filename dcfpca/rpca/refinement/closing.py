@@ -30,7 +30,9 @@ from dcfpca.rpca.stage_list import Hiding, Method
 # Of the opening scale: a fit that ends with less noise explains the data. The scale is a level, not a spread: values of
 # deviation 1 about 1e6 have noise of 1e-6 of it, and rank 1 must not pass for all there is to them.
 EXACT_NOISE = 1e-8
-STALLED_NOISE = 1e-4  # of the opening scale: with less, a run that stands still may be about to find the exact answer
+# Of the opening scale: with less noise, a run that stands still may be about to find the exact answer, unless the
+# threshold has come down to the noise, which does not move.
+STALLED_NOISE, STANDS, COME_DOWN = 1e-4, 0.9, 5.0
 WINDOW = 6  # rounds over which the noise is watched
 FAR_ABOVE = 20.0  # noises: while the threshold is higher it still parts outliers from L, and directions wait for it
 LEAST_SPREAD = 1e-3  # of the largest: of a feature that is not in L
@@ -138,8 +140,10 @@ def stalled(noise: FloatArray, width: int, smaller_side: float, threshold: float
     """Whether the noise, the opening scale first and then that of every round, has come to stand above zero, under a
     threshold that has come down to it."""
     rounds, fall = patience(width, smaller_side)
-    if noise.size <= rounds or not noise[-1] > STALLED_NOISE * noise[0]:
+    if noise.size <= rounds or is_exact(noise):
         return False
+    if noise[-1] <= STALLED_NOISE * noise[0]:
+        return bool(noise[-1] > STANDS * noise[-1 - WINDOW] and threshold <= COME_DOWN * noise[-1])
     near = FAR_ABOVE
     if smaller_side >= MANY_SIDE:
         near, fall = SIDE_BY_SIDE, SLOW_FALL if noise.size <= SLOW_ROUNDS else LATE_FALL

@@ -12,7 +12,7 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from dcfpca.rpca.calibration.calibration import FIGURES, ONE_VALUE, TWO_VALUES, Calibration, calibration_width
+from dcfpca.rpca.calibration.calibration import FIGURES, ONE_VALUE, TWO_VALUES, Calibration, calibration_width, factors
 from dcfpca.rpca.calibration.sample_test import SampleNull
 from dcfpca.rpca.method import FloatArray, Layout, TensorMessage
 from dcfpca.rpca.refinement.alternating_fit import ColumnModel, Subspace, ridge_of
@@ -172,12 +172,22 @@ class ClosingPlan:
         )
 
 
-def with_taken(message: TensorMessage) -> TensorMessage:
-    """A broadcast that a version wrote which told neither `taken`, of all columns there, nor `on_few`."""
-    head = 1 + (len(FIGURES) if message.scalars[0] else 0)
-    scalars = np.insert(message.scalars, head + HEAD.index("taken"), message.scalars[head + HEAD.index("columns")])
-    verdict = head + len(HEAD) + OUTLYING_FIGURES + NULL_FIGURES
-    return TensorMessage(message.tensor, np.insert(scalars, verdict + VERDICT.index("on_few"), 0.0))
+FORM = 3  # of a broadcast as results keep it; see `of_form`
+FORMERLY_WHOLE = 128  # features up to which forms 1 and 2 have a whole covariance
+
+
+def of_form(message: TensorMessage, form: int) -> TensorMessage:
+    """A broadcast as an earlier version wrote it, in the present form. Form 2 has no covariance of more than 128
+    features, and form 1 tells neither `taken`, of all columns there, nor `on_few`."""
+    tensor, scalars, rows = message.tensor, message.scalars, message.tensor.shape[0]
+    if form < FORM and scalars[0] and rows > FORMERLY_WHOLE:
+        tensor = np.column_stack([tensor, np.zeros((rows, factors(rows)))])
+    if form == 1:
+        head = 1 + (len(FIGURES) if scalars[0] else 0)
+        scalars = np.insert(scalars, head + HEAD.index("taken"), scalars[head + HEAD.index("columns")])
+        verdict = head + len(HEAD) + OUTLYING_FIGURES + NULL_FIGURES
+        scalars = np.insert(scalars, verdict + VERDICT.index("on_few"), 0.0)
+    return TensorMessage(tensor, scalars)
 
 
 def closing_layout(rows: int, width: int, fit: Layout, calibrated: bool) -> Layout:

@@ -26,7 +26,7 @@ from dcfpca.rpca.method import (
 )
 from dcfpca.rpca.own_view.own_view import kept_ratio, kept_view
 from dcfpca.rpca.own_view.slips import Slips, kept_slips
-from dcfpca.rpca.refinement.alternating_fit import ColumnModel, better_of, fit_columns, principal
+from dcfpca.rpca.refinement.alternating_fit import ColumnModel, better_of, fit_columns, fit_freely, principal
 from dcfpca.rpca.refinement.closing_plan import (
     CHECK,
     CLOSING,
@@ -246,7 +246,7 @@ def results(site: StagedSite, plan: ClosingPlan, hiding: bool) -> Iterator[tuple
         return
     for first, last in blocks(site.view.own):
         M, model = hidden.read(first, last), plan.model
-        V = fit_columns(model, M, None)
+        V = fit_freely(model, M)
         if (start := carried_coefficients(site, model, slice(first, last))) is not None:
             V = better_of(model, M, V, fit_columns(model, M, start))
         wide = np.zeros((last - first, plan.U.shape[1]))

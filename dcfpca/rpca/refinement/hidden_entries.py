@@ -145,8 +145,8 @@ class HiddenColumns:
         return np.asarray(mixed(self._drawn(start, stop)[0]) < np.uint64(share * 2.0**64))
 
     def parts(self, start: int, stop: int, count: int) -> NDArray[np.uint64]:
-        """In which of so many equal parts the entries of columns start … stop − 1 are, by row and by the content of the
-        column alone: the same parts for the same data, whatever the seed."""
+        """In which of this many equal parts the entries of columns start … stop − 1 are, by row and by the content of
+        the column alone: the same parts for the same data, whatever the seed."""
         rows = np.arange(1, self.shape[0] + 1, dtype=np.uint64)[:, None] * FIRST
         return np.asarray(mixed(~self._content()[start:stop] + rows) // np.uint64(2**64 // count + 1))
 

@@ -15,7 +15,14 @@ from dcfpca.rpca.calibration.calibration import TAIL_RANKS, Calibration
 from dcfpca.rpca.calibration.empirical_null import SIZE_BINS, fit_null, levels_of_side, pooled, units_by_side
 from dcfpca.rpca.calibration.expectation import Expected
 from dcfpca.rpca.calibration.normal_scores import SCORES
-from dcfpca.rpca.calibration.sample_test import BY_COVARIANCE, BY_DIRECTIONS, count_oddness, fit_sample_null
+from dcfpca.rpca.calibration.sample_test import (
+    BY_COVARIANCE,
+    BY_DIRECTIONS,
+    OF_FEW_SAMPLES,
+    Prior,
+    count_oddness,
+    fit_sample_null,
+)
 from dcfpca.rpca.calibration.sample_test import COUNTS as ODDNESS_COUNTS
 from dcfpca.rpca.method import Consensus, FloatArray, Layout, Outcome, ResultBlock, TensorMessage, Total
 from dcfpca.rpca.refinement.closing_plan import CHECK, NULL, ClosingPlan, FitEnding, local_rate, unchecked_rate
@@ -91,7 +98,7 @@ class Null(ClosingStage):
             calibration=found,
             null_scale=typical_deviation(plan, found),
             cut=found.cut,
-            sample_null=fit_sample_null(np.rint(odd), merging, BY_COVARIANCE if found.whole else BY_DIRECTIONS),
+            sample_null=fit_sample_null(np.rint(odd), merging, _prior(plan, found.whole)),
             distance_scale=distance_scale(np.rint(distances), float(max(plan.rank, 1)), plan.rank),
         )
         flags = flagged_counts(plan, found, counts)
@@ -137,6 +144,12 @@ class Null(ClosingStage):
         if indefinite(_symmetric(moments, self.width), rounding):
             return "the sum of squares of coefficients is negative"
         return "more entries of L are out of range than there are" if exceeds(far, columns, 2.0 * rounding) else ""
+
+
+def _prior(plan: ClosingPlan, whole: bool) -> Prior:
+    if not whole:
+        return BY_DIRECTIONS
+    return BY_COVARIANCE if plan.taken >= len(plan.centre) else OF_FEW_SAMPLES
 
 
 def _parts(width: int, scalars: FloatArray) -> tuple[FloatArray, FloatArray, list[FloatArray]]:

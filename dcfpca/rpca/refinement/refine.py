@@ -15,6 +15,7 @@ from dcfpca.rpca.method import Consensus, FloatArray, Layout, Outcome, TensorMes
 from dcfpca.rpca.refinement.alternating_fit import (
     RoundSums,
     fit_columns,
+    fit_freely,
     leverage_of,
     pulls,
     row_step,
@@ -90,7 +91,7 @@ class Refinement(ClosingStage):
         for places, (whole, M) in sampled_blocks(site, taking_part(plan), read):
             # Where this site took no part in the round before, V begins at the data alone.
             start = None if plan.fresh else carried_coefficients(site, model, places)
-            V[places] = fit_columns(model, M, start)
+            V[places] = fit_freely(model, M) if start is None else fit_columns(model, M, start)
             total += refinement_update(plan, whole, M, V[places]).flat()
         keep_coefficients(site, model, V)
         update = TensorMessage.unflatten(self.up, total)

@@ -24,7 +24,7 @@ from dcfpca.rpca.calibration.sample_inverses import chunks
 from dcfpca.rpca.calibration.sample_test import normal_distance, oddness
 from dcfpca.rpca.method import Findings, FloatArray
 from dcfpca.rpca.own_view.slips import Slips, slipped
-from dcfpca.rpca.refinement.alternating_fit import fit_columns
+from dcfpca.rpca.refinement.alternating_fit import fit_freely
 from dcfpca.rpca.refinement.closing_plan import ClosingPlan, FitEnding
 from dcfpca.rpca.refinement.noise_scale import column_p_value, distance_p_value, fresh_distance_p_value
 from dcfpca.rpca.robust_projection import project
@@ -205,7 +205,7 @@ def transform_columns(plan: ClosingPlan, M: FloatArray) -> TransformedColumns:
     """Fit new columns (NaN: unobserved) robustly in the subspace, and score them against the run's null."""
     model = plan.model
     if plan.ending is FitEnding.REFINED:
-        V = fit_columns(model, M, None)
+        V = fit_freely(model, M)
         L = model.low_rank(V)
     else:
         Q = np.linalg.qr(model.U)[0]

@@ -16,7 +16,7 @@ from tests.support.paths import ROOT
 
 pytestmark = pytest.mark.slow
 SMALL = {
-    "causes": "--data {data}/tables --json {out}/causes.json",
+    "causes": "--data {data} --json {out}/causes.json",
     "cell_peers": "--data {data} --ways decimal --json {out}/peers.json",
     "cells": "--data {data} --only null,errors --json {out}/cells.json",
     "cost_growth": "--shrink 25 --json {out}/growth.json",

@@ -201,7 +201,8 @@ class Questioner(RuleBasedStateMachine):
     def lie_in_every_stage(self, told: list[str], place: int, forgets: str) -> None:
         """A run that is honest but for a lie where each stage begins, to its end as if nothing had been. What is said
         of the memory in one of them shows in the round after."""
-        run = self._proposed(("nothing", None), SITES[:3], True, max_rank=1, rank=None, scaling="robust", rounds=2)
+        # The rank is given: by which entries sites hide, one that is found may be 0, and then no run can begin at it.
+        run = self._proposed(("nothing", None), SITES[:3], True, scaling="robust", rounds=2)
         waiting = dict(zip(STAGES, told, strict=True)) | ({forgets: "memory"} if forgets else {})
         while run is not None and run.consensus.outcome is None:
             if lie := waiting.pop(run.consensus.stage, ""):

@@ -19,7 +19,7 @@ from dcfpca.rpca.calibration.expectation import (
 from dcfpca.rpca.calibration.leave_one_out import Origin, distance_without
 from dcfpca.rpca.column_blocks import ArrayColumns
 from dcfpca.rpca.method import FloatArray
-from dcfpca.rpca.refinement.closing_plan import HEAD, VERDICT, ClosingPlan, with_taken
+from dcfpca.rpca.refinement.closing_plan import HEAD, VERDICT, ClosingPlan, of_form
 from dcfpca.rpca.refinement.noise_scale import fresh_distance_p_value
 from dcfpca.rpca.refinement.outlyingness import FIGURES as OUTLYING_FIGURES
 from dcfpca.rpca.refinement.scoring import transform_columns
@@ -73,11 +73,23 @@ def test_a_result_of_an_earlier_version_is_read_as_made_from_all_columns() -> No
     place, verdict = 1 + len(FIGURES) + HEAD.index("taken"), 1 + len(FIGURES) + len(HEAD) + OUTLYING_FIGURES + 3
     assert broadcast.scalars[place] == plan.taken <= plan.columns
     earlier = np.delete(broadcast.scalars, [place, verdict + VERDICT.index("on_few")])
-    read = ClosingPlan.of(with_taken(replace(broadcast, scalars=earlier)))
+    read = ClosingPlan.of(of_form(replace(broadcast, scalars=earlier), 1))
     np.testing.assert_array_equal(read.verdict, plan.verdict)
     np.testing.assert_array_equal(read.variance, plan.variance)
     assert read.taken == read.columns == 60
     np.testing.assert_array_equal(read.outlying.centre, plan.outlying.centre)
+
+
+def test_a_result_of_many_features_that_has_no_covariance_is_read_as_such() -> None:
+    rows = 150
+    method = method_of(parse_spec({"rows": rows, "covariance": False}))
+    M = np.random.default_rng(3).normal(size=(rows, 40))
+    broadcast = simulate(method, [ArrayColumns(M)]).consensus.broadcast
+    read = of_form(replace(broadcast, tensor=broadcast.tensor[:, :-rows]), 2)
+    np.testing.assert_array_equal(read.tensor, broadcast.tensor)
+    found = ClosingPlan.of(read).calibration
+    assert found is not None
+    assert not found.whole
 
 
 @pytest.mark.slow
