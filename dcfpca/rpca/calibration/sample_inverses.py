@@ -21,7 +21,7 @@ CHUNK = 1 << 20  # numbers of the samples' own that are held at a time
 STRIP = 1 << 20  # … of products of factors
 VECTORS = 16  # directions for which a sample has a vector of its own, for one
 MOSTLY, THIN = 0.75, 0.25  # of a sample's entries; and of the features, as directions
-MATRIX_EACH = 64  # directions up to which memory is counted as if every sample had a matrix of its own
+MATRIX_EACH = 128  # directions up to which memory is counted as if every sample had a matrix of its own
 SAFELY_FREE = 1e-6  # of ψ: where the others leave less open of an entry, taking it out of the inverse cancels digits
 LEAST_FREE = 1e-12  # of ψ: what the others leave open of an entry
 Places = NDArray[np.intp]
@@ -29,8 +29,8 @@ Places = NDArray[np.intp]
 
 def chunks(rows: int, width: int, columns: int) -> Iterator[slice]:
     """Ranges of samples of which what is their own fits into memory."""
-    # Where directions are few a matrix each is small, and related features give many samples one.
-    held = width * (width if width <= MATRIX_EACH else width // VECTORS)
+    # Gaps, and features that determine one another, may give most samples a matrix of their own.
+    held = width * (width if width <= MATRIX_EACH else width // 4)
     step = max(1, CHUNK // max(held, rows, 1))
     return (slice(first, min(first + step, columns)) for first in range(0, columns, step))
 

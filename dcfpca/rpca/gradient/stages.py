@@ -173,6 +173,10 @@ class GradientRounds(Stage):
         """The consensus U, and the singular values of U Vᵀ with the V of the last round."""
         return {"U": consensus.broadcast.tensor, "singular_values": consensus.progress.singular_values}
 
+    def all_columns(self, asked: Consensus) -> float:
+        """The number in the plan."""
+        return GradientPlan.of(asked.broadcast).columns
+
     def plausible(self, announced: Consensus, before: Consensus | None, precision: int) -> str:
         """Penalties and rate are positive and stay; U does not explode."""
         plan = GradientPlan.of(announced.broadcast)

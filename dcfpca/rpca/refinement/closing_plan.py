@@ -47,6 +47,8 @@ ENOUGH = 500.0  # samples that tell the tails of features, where no round checks
 # Columns, or entries where features are few, of all sites that are enough to tell ranks apart: with more, each rank's
 # error is known to far less than the margin that it is held against.
 MOST_COLUMNS, MOST_ENTRIES = 10_000.0, 4e6
+# Of all columns: beside the sums over all, those over nearly all would tell of the few that are left out.
+LARGEST_SAMPLE = 0.5
 
 
 def local_rate(rate: float) -> float:
@@ -104,7 +106,8 @@ class ClosingPlan:
     def sample_share(self) -> float:
         """The share of all columns that is enough to tell ranks apart; also that takes part in a round which hides
         entries, because it serves that alone."""
-        return float(max(MOST_COLUMNS, MOST_ENTRIES / self.U.shape[0]) / self.columns)
+        share = float(max(MOST_COLUMNS, MOST_ENTRIES / self.U.shape[0]) / self.columns)
+        return share if share <= LARGEST_SAMPLE else 1.0
 
     @property
     def few(self) -> NDArray[np.bool_]:

@@ -97,8 +97,14 @@ class ClosingStage(Stage):
             return reason
         if plan.calibration is not None and (reason := implausible(plan.calibration)):
             return reason
-        earlier = ClosingPlan.of(before.broadcast) if before is not None and before.stage in CLOSING else None
-        return implausible_columns(plan.columns, earlier.columns if earlier else None, precision)
+        return implausible_columns(plan.columns, self._columns_before(before), precision)
+
+    def _columns_before(self, before: Consensus | None) -> float | None:
+        """The columns of all sites as the round before told them. A site that believed another number where closing
+        rounds begin would answer for another share of its columns than the others."""
+        if before is None or before.stage not in (*CLOSING, self.fit.name):
+            return None
+        return self.all_columns(before) if before.stage in CLOSING else self.fit.all_columns(before)
 
     def difference(self, expected: Consensus, announced: TensorMessage) -> float:
         """Each feature's figures in their own size, centre and median in that of its spread; each direction in its own

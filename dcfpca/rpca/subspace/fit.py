@@ -94,6 +94,10 @@ class SubspaceRounds(Stage):
         round = consensus.round if outcome else consensus.round + 1
         return Consensus(round, self.name, plan.broadcast(), {**consensus.memory, **state.memory()}, progress, outcome)
 
+    def all_columns(self, asked: Consensus) -> float:
+        """The number in the plan."""
+        return RoundPlan.of(asked.broadcast).columns
+
     def model(self, consensus: Consensus) -> dict[str, FloatArray]:
         """U (m × rank) and the singular values of L."""
         plan = RoundPlan.of(consensus.broadcast)

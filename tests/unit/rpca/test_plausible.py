@@ -6,11 +6,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from dcfpca.errors import BadMessage
 from dcfpca.methods import method_of
 from dcfpca.rpca.method import Consensus, TensorMessage
+from dcfpca.rpca.refinement.closing_plan import CLOSING, HEAD
 from dcfpca.rpca.simulate import exchange
 from dcfpca.rpca.stage_list import Method
 from dcfpca.rpca.subspace.round_plan import CoefficientStart, RoundPlan
@@ -146,3 +148,15 @@ def test_rounds_of_the_fit_are_counted_on() -> None:
     for number, reason in ((plan.number + 1, "counted on"), (1, "counted on"), (0, ""), (99, "")):
         lie = replace(told[4], broadcast=bent(plan, number=number))
         assert (reason or "no such round") in method.plausible(lie, told[3] if reason else None, BITS)
+
+
+@pytest.mark.parametrize("keys", [{}, {"scaling": "robust"}, {"method": "gradient"}])
+def test_closing_rounds_begin_with_the_columns_of_the_fit(keys: dict[str, Any]) -> None:
+    method, told = broadcasts(**keys)
+    place = next(number for number, seen in enumerate(told) if seen.stage in CLOSING)
+    before, first = told[place - 1 : place + 1]
+    scalars = first.broadcast.scalars.copy()
+    (where,) = np.flatnonzero(scalars[: 1 + len(HEAD)] == 33.0)[:1]
+    scalars[where] = 3.3e7
+    lie = replace(first, broadcast=replace(first.broadcast, scalars=scalars))
+    assert method.plausible(lie, before, BITS) == "the number of columns is not that of the round before"
