@@ -107,7 +107,7 @@ class ClosingPlan:
         """The share of all columns that is enough to tell ranks apart; also that takes part in a round which hides
         entries, because it serves that alone."""
         share = float(max(MOST_COLUMNS, MOST_ENTRIES / self.U.shape[0]) / self.columns)
-        return share if share <= LARGEST_SAMPLE else 1.0
+        return share if share <= LARGEST_SAMPLE else max(share, 1.0)
 
     @property
     def few(self) -> NDArray[np.bool_]:
