@@ -46,7 +46,7 @@ class Check(ClosingStage):
     def __init__(self, fit: Stage, width: int, bound: int | None, rate: float, min_carriers: int) -> None:
         sums = SUMS + width * (width + 1) // 2
         super().__init__(CHECK, fit, width, Layout(0, 0, sums, kinds=((sums, Kind.SHARE),)), (), bound)
-        self._local, self._min_carriers = local_rate(rate), min_carriers
+        self._local, self._min_carriers = local_rate(rate, fit.down.rows), min_carriers
 
     def answer(self, site: StagedSite, asked: Consensus) -> TensorMessage:
         """How many entries are flagged of samples drawn from the own fit, how many were drawn and how many are flagged,

@@ -15,6 +15,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
+from dcfpca.rpca.calibration.normal_scores import SCORES
 from dcfpca.rpca.calibration.sample_inverses import LEAST_FREE, SampleInverses, chunks, sample_inverses
 from dcfpca.rpca.method import FloatArray
 
@@ -25,6 +26,8 @@ LEAST_SHRINKAGE, MOST_SHRINKAGE, SHRINKAGE = 0.01, 0.5, 0.5  # of the covariance
 LEAST_VARIANCE = 1e-8  # of a score, beside what the leading directions have of it
 SHAPED, FURTHEST = 1.3, 3.0  # scores: within the first enough samples tell the shape, beyond the last none do
 OWN_SHARE = 0.5  # of that variance: related features err alike in their tails, which cancels where relations are known
+TAIL_DOUBT = 0.7  # of the distance from the last knot, where the others are sure that an entry lies beyond it
+STEP = 0.25  # scores: how exact a value of a feature of few values is
 KNEE, END, RISE, RATE = 1.5, 4.0, 1.540793, 0.8622731  # Raymaekers and Rousseeuw's wrapping function
 
 
@@ -121,6 +124,18 @@ def tail_variance(model: ScoreModel, scores: FloatArray, trusted: NDArray[np.boo
     pull = precision / np.diag(precision)[:, None]
     np.fill_diagonal(pull, 0.0)
     return np.asarray(tail + pull**2 @ (tail * trusted))
+
+
+def shape_variance(scores: FloatArray, expected: FloatArray, deviation: FloatArray, reach: FloatArray) -> FloatArray:
+    """How much entries (m × n) vary beside that because no knot tells the shape of a tail, or how wide a step is.
+
+    `reach` (m) times the last score is where the outermost knot of a feature lies. Where the others expect an entry
+    beyond it and it is there, how far beyond says little: as much as they expect that, the distance is in doubt.
+    """
+    end = SCORES[-1] * reach[:, None]
+    beyond = np.maximum(np.abs(np.where(np.isnan(scores), 0.0, scores)) - end, 0.0)
+    there = scipy.special.ndtr((np.sign(scores) * expected - end) / deviation)
+    return np.asarray((TAIL_DOUBT * there * beyond) ** 2 + np.where(reach > 1.0, STEP, 0.0)[:, None] ** 2)
 
 
 def expect(model: ScoreModel, scores: FloatArray, trusted: NDArray[np.bool_] | None = None) -> Expectation:

@@ -29,6 +29,7 @@ MOST_GROWTH = 1.5  # of the logarithm of the slope, per normal deviation: a loga
 RARE = 0.95  # of the values of a plain feature that are not its median
 FLAT = 1e-3  # spreads: features that are steeper nowhere have no shape
 LEAST_SLOPE = 0.25  # of the slope over all knots
+LEAST_SLOPE_OF_STEPS = 0.5  # of features of few values, whose outermost knots are one value
 FEW, NEARLY_ALL, RARE_STEP, FILLING = 10, 0.9, 0.01, 40
 GOING_ON = 0.25  # of the entries at an outermost value: as many within the width of the range beyond it
 WIDE = 1.4  # of features of few values the outermost knots lie so much further out, at 1 and 99 %
@@ -228,7 +229,8 @@ def _tails(knots: bytes, reach: float) -> _Tails:
 def _tail(knots: FloatArray, at: FloatArray, whole: float) -> tuple[float, float]:
     """Slope of the upper tail, and how fast slopes grow towards it; 0 where they do not."""
     inner = float((knots[OUTER] - knots[MIDDLE]) / (at[OUTER] - at[MIDDLE]))
-    outer = max(float((knots[-1] - knots[OUTER]) / (at[-1] - at[OUTER])), LEAST_SLOPE * whole)
+    least = LEAST_SLOPE_OF_STEPS if at[-1] > SCORES[-1] else LEAST_SLOPE
+    outer = max(float((knots[-1] - knots[OUTER]) / (at[-1] - at[OUTER])), least * whole)
     if inner <= 0.0 or outer <= inner:
         return outer, 0.0
     growth = 2.0 * np.log(outer / inner) / (at[-1] - at[MIDDLE])

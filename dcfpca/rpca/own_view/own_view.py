@@ -83,8 +83,9 @@ def own_plan(plan: ClosingPlan, M: FloatArray, local: float) -> ClosingPlan:
 def own_null(known: Calibration, z: FloatArray, local: float, continuous: NDArray[np.bool_]) -> Calibration:
     """Units and null from these deviations, with the shared ones as prior; `continuous` features are without ties."""
     one, few = np.ones(len(z)), known.of_few_values
+    graded = few | (known.reach > 1.0)
     sides = [count_sizes(np.where(here, np.abs(z), np.nan), one, SIZE_BINS) for here in (z > 0.0, z <= 0.0)]
-    units = _own_units(z, _own_skew(z, known.above, known.below, few | ~continuous), few)
+    units = _own_units(z, _own_skew(z, known.above, known.below, graded | ~continuous), graded)
     together = ~few if np.mean(~few) >= LEAST_POOLED else np.ones_like(few)
     counts = sum(pooled(side[together], unit[together]) for side, unit in zip(sides, units, strict=True))
     null = fit_null(np.asarray(counts) + PRIOR_ENTRIES * _shares(known.null), local)

@@ -42,7 +42,8 @@ REFINE, VALIDATE, SHAPE, COVARIANCE, NULL, CHECK = "refine", "validate", "shape"
 CLOSING = (REFINE, VALIDATE, SHAPE, COVARIANCE, NULL, CHECK)  # the stages that have such a plan
 
 
-LOCAL_OF_RATE = 15.0
+LOCAL_OF_RATE, UNCHECKED = 25.0, 0.6
+MANY_FEATURES = 60.0
 ENOUGH = 500.0  # samples that tell the tails of features, where no round checks how many flagged entries are ordinary
 # Columns, or entries where features are few, of all sites that are enough to tell ranks apart: with more, each rank's
 # error is known to far less than the margin that it is held against.
@@ -51,14 +52,15 @@ MOST_COLUMNS, MOST_ENTRIES = 10_000.0, 4e6
 LARGEST_SAMPLE = 0.5
 
 
-def local_rate(rate: float) -> float:
-    """The local false discovery rate at the cut, for the rate that a spec states of the whole list."""
-    return min(LOCAL_OF_RATE * rate, 0.5)
+def local_rate(rate: float, rows: int) -> float:
+    """The local false discovery rate at the cut, for the rate that a spec states of the whole list. A sample of many
+    features has as many entries that may be flagged by chance, so that each must be surer."""
+    return min(LOCAL_OF_RATE * rate, 0.5) * min(1.0, MANY_FEATURES / rows)
 
 
 def unchecked_rate(local: float, samples: float) -> float:
-    """The local rate of a run whose flags no round checks: the fewer samples tell the tails, the less it is."""
-    return local * min(1.0, samples / ENOUGH)
+    """The local rate of a run whose flags no round checks: less, and the less the fewer samples tell the tails."""
+    return UNCHECKED * local * min(1.0, samples / ENOUGH)
 
 
 class FitEnding(IntEnum):

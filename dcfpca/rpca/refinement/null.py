@@ -51,7 +51,7 @@ class Null(ClosingStage):
         scalars = COUNTS + width * (width + 1) // 2 + DISTANCE_BINS.count + ODDNESS_COUNTS + SIZE_BINS.count
         up = Layout(fit.down.rows, 2 * SIZE_BINS.count, scalars)
         super().__init__(NULL, fit, width, up, (CHECK,), bound)
-        self._local, self._least = local_rate(rate), least
+        self._local, self._least = local_rate(rate, fit.down.rows), least
 
     def answer(self, site: StagedSite, asked: Consensus) -> TensorMessage:
         """Counts of deviations per feature and side, and of distances within the subspace."""
@@ -230,6 +230,8 @@ def with_null(plan: ClosingPlan, counts: NullCounts, local: float, merging: Merg
     levels = [levels_of_side(share, merging) for share in shares]
     furthest = furthest_usual(plan)
     units = [units_by_side(side, plan.few, furthest, of) for side, of in zip(sides, levels, strict=True)]
+    # Of grades most deviations tell how exactly the commonest are expected.
+    units = [np.where(plan.calibration.reach > 1.0, np.maximum(unit, 1.0), unit) for unit in units]
     null = fit_null(counts.sizes, local)
     rows = range(len(plan.few))
     own = [[pooled(side[[k]], unit[[k]]) for side, unit in zip(sides, units, strict=True)] for k in rows]

@@ -9,6 +9,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
+from dcfpca.rpca.calibration.calibration import CONSTANT
 from dcfpca.rpca.calibration.expectation import (
     TRUSTED,
     Expectation,
@@ -16,6 +17,7 @@ from dcfpca.rpca.calibration.expectation import (
     ScoreModel,
     expect,
     leading_directions,
+    shape_variance,
     shrinkage,
     tail_variance,
 )
@@ -98,6 +100,7 @@ def expect_entries(plan: ClosingPlan, M: FloatArray, L: FloatArray, *, fresh: bo
         for name in ("score", "deviation", "trusted")
     )
     deviation = np.sqrt(deviation**2 + tail_variance(model, scores, trusted, plan.columns))
+    deviation = np.sqrt(deviation**2 + shape_variance(scores, expected, deviation, shape.reach))
     odd = _oddness(plan, model, parts, shrinkage(len(M), plan.taken), None if fresh else plan.calm(M))
     z = (scores - expected) / deviation
     return Expected(shape.backward(expected), z, odd, expected, deviation, trusted)
@@ -133,6 +136,8 @@ def score_columns(plan: ClosingPlan, M: FloatArray, L: FloatArray, V: FloatArray
     assert plan.calibration is not None  # a plan with a null has one
     found, null = expect_entries(plan, M, L, fresh=fresh), plan.calibration.null
     z = found.z / np.where(found.z > 0.0, plan.calibration.above[:, None], plan.calibration.below[:, None])
+    # Where as good as no entry has another value, nobody can say how far off another would be.
+    z = np.where((plan.one_value >= CONSTANT)[:, None] & ~np.isnan(z), 0.0, z)
     distance, p = squared_distance(plan, V), null.tail(z)
     of_column = _sample_p_value(plan, found, p, distance, fresh and plan.ending is FitEnding.REFINED)
     sizes = np.where(np.isnan(z), 0.0, np.abs(z))

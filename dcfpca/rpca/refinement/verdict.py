@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dcfpca.rpca.calibration.calibration import ONE_VALUE
+from dcfpca.rpca.calibration.calibration import CONSTANT, ONE_VALUE
 from dcfpca.rpca.method import FloatArray, Outcome, Verdict
 from dcfpca.rpca.refinement.closing_plan import VERDICT, ClosingPlan, FitEnding
 from dcfpca.rpca.refinement.identifiability import MOSTLY, local_features
@@ -25,7 +25,7 @@ MANY_ORDINARY = 0.2  # of the flagged entries: each is said to be ordinary with 
 MANY_FAR, MANY_ODD = 1e-3, 0.05
 FEWEST_TOLD = 5  # samples: a smaller count over all sites is told as none, for it might point at persons
 MANY_NOISELESS = 0.5  # of the features
-CONSTANT, TWO_VALUED = 0.999, 0.9
+TWO_VALUED = 0.9
 SPIKY_SHARE, FEWEST_SPIKY = 2 / 3, 20
 UNEXPLAINED = 0.95  # residuals of a feature as wide as this share of its spread
 MOST_NAMED = 8
