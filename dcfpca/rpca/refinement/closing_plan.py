@@ -42,8 +42,8 @@ REFINE, VALIDATE, SHAPE, COVARIANCE, NULL, CHECK = "refine", "validate", "shape"
 CLOSING = (REFINE, VALIDATE, SHAPE, COVARIANCE, NULL, CHECK)  # the stages that have such a plan
 
 
-LOCAL_OF_RATE, UNCHECKED = 25.0, 0.6
-MANY_FEATURES = 60.0
+LOCAL_OF_RATE, UNCHECKED_OF_RATE = 25.0, 15.0  # of the entries that are just flagged; the check counts those
+MANY_FEATURES = 60.0  # of a sample
 ENOUGH = 500.0  # samples that tell the tails of features, where no round checks how many flagged entries are ordinary
 # Columns, or entries where features are few, of all sites that are enough to tell ranks apart: with more, each rank's
 # error is known to far less than the margin that it is held against.
@@ -58,9 +58,9 @@ def local_rate(rate: float, rows: int) -> float:
     return min(LOCAL_OF_RATE * rate, 0.5) * min(1.0, MANY_FEATURES / rows)
 
 
-def unchecked_rate(local: float, samples: float) -> float:
-    """The local rate of a run whose flags no round checks: less, and the less the fewer samples tell the tails."""
-    return UNCHECKED * local * min(1.0, samples / ENOUGH)
+def unchecked_rate(rate: float, samples: float) -> float:
+    """The same of a run whose flags no round checks: the fewer samples tell the tails, the less it is."""
+    return min(UNCHECKED_OF_RATE * rate, 0.5) * min(1.0, samples / ENOUGH)
 
 
 class FitEnding(IntEnum):

@@ -51,7 +51,7 @@ class Null(ClosingStage):
         scalars = COUNTS + width * (width + 1) // 2 + DISTANCE_BINS.count + ODDNESS_COUNTS + SIZE_BINS.count
         up = Layout(fit.down.rows, 2 * SIZE_BINS.count, scalars)
         super().__init__(NULL, fit, width, up, (CHECK,), bound)
-        self._local, self._least = local_rate(rate, fit.down.rows), least
+        self._rate, self._least = rate, least
 
     def answer(self, site: StagedSite, asked: Consensus) -> TensorMessage:
         """Counts of deviations per feature and side, and of distances within the subspace."""
@@ -91,7 +91,8 @@ class Null(ClosingStage):
         sites = total.contributors
         merging = Merging(plan.columns / sites, sites, self._least)
         checked = plan.ending is FitEnding.REFINED and plan.calibration.whole
-        local = self._local if checked else unchecked_rate(self._local, plan.columns)
+        rate, rows = self._rate, self.up.rows
+        local = local_rate(rate, rows) if checked else unchecked_rate(rate, plan.columns)
         found = with_null(plan, counts, local, merging)
         plan = replace(
             plan,

@@ -13,8 +13,10 @@ from dcfpca.rpca.calibration.expectation import (
     model_from_covariance,
     model_from_moments,
     moment_sums,
+    shape_variance,
     wrapped_sums,
 )
+from dcfpca.rpca.calibration.normal_scores import SCORES
 
 ROWS = 6
 FEW = np.zeros(ROWS, bool)
@@ -64,6 +66,16 @@ def test_deviations_of_clean_samples_are_standard_normal() -> None:
     X = draw(4000, 3)
     z = expect(model_from_covariance(np.zeros(ROWS), covariance(), 1e9, FEW), X).z(X)
     assert z.std(axis=1) == pytest.approx(np.ones(ROWS), abs=0.05)
+
+
+def test_a_distance_beyond_the_last_knot_is_in_doubt_as_far_as_the_others_expect_the_entry_there() -> None:
+    scores, one = np.array([[1.0, 9.0, 9.0, 9.0, -9.0]]), np.ones((1, 5))
+    expected = np.array([[3.0, 3.0, 1.0, -2.0, 3.0]])
+    added = shape_variance(scores, expected, one, np.ones(1))[0]
+    assert added[0] == 0.0
+    assert added[1] > added[2] > added[3]
+    assert np.sqrt(added[1]) > 0.5 * (9.0 - SCORES[-1])
+    assert added[3:].max() < 1e-3
 
 
 def test_moments_with_gross_entries_are_those_of_the_clean_samples() -> None:
