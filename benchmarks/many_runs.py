@@ -40,7 +40,7 @@ def measure(root: Path, runs: int, every: int) -> list[dict[str, Any]]:
             federation.run(**SPEC)
             for process in federation.processes.values():
                 process.lines.clear()
-            if number == FIRST or number % every == 0 or number == runs:
+            if number in (FIRST, runs) or number % every == 0:
                 found.append({"runs": number, "seconds": round(time.monotonic() - began, 1)} | resident(federation))
                 print(json.dumps(found[-1]), flush=True)
     return found

@@ -16,6 +16,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -123,13 +124,9 @@ class HealthWatch:
 
     def _watch(self) -> None:
         while not self._over.wait(POLL_SECONDS):
-            said: list[bool] = []
-            asked = [threading.Thread(target=lambda c=c: said.append(serves(c))) for c in self.configs.values()]  # type: ignore[misc]
-            for one in asked:
-                one.start()
-            for one in asked:
-                one.join()
-            self.polls, self.lies = self.polls + 1, self.lies + (sum(said) > 1)
+            with ThreadPoolExecutor(len(self.configs)) as each:
+                serving = sum(each.map(serves, self.configs.values()))
+            self.polls, self.lies = self.polls + 1, self.lies + (serving > 1)
 
     def close(self) -> None:
         """Stop asking."""
