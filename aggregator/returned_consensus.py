@@ -1,8 +1,9 @@
 """Brings a run whose store was restored from a backup forward to the consensus that its sites hold.
 
 A member that connects shows the attempt it saw last, with the announcement as it came, and when it is asked, with the
-bytes of the consensus. The run takes it up when the whole cohort shows the same one: the run's own seal vouches for round, attempt and consensus, the agreement of all for
-what else was bound into their masks. One that lies, or holds another, leaves the run paused.
+bytes of the consensus. The run takes it up when the whole cohort shows the same one: the run's own seal vouches for
+round, attempt and consensus, the agreement of all for what else was bound into their masks. One that lies, or holds
+another, leaves the run paused.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class ReturnedConsensus:
         self.agreed: Consensus | None = None
 
     def wants(self, participant: str, shown: ShownTicket) -> bool:
-        """Whether to ask this member to connect again with the bytes: once, unless they or those of another are here."""
+        """Whether to ask this member to connect again with the bytes: once, unless somebody has shown them."""
         if shown.announced is None or participant in self._asked or any(map(_is_whole, (shown, *self._shown.values()))):
             return False
         self._asked.add(participant)

@@ -203,7 +203,7 @@ class RunRegistry:
         return None
 
     def _is_wanted(self, runner: Runner, participant: str, shown: ShownTicket) -> bool:
-        """Whether the bytes are wanted of the consensus that goes with a ticket: it is genuine and of a newer attempt."""
+        """Whether the consensus is wanted that goes with a ticket, which is genuine and of a newer attempt."""
         if runner.run.status.over or runner.run.secure is None:
             return False
         digest = runner.round_sum.encoded().header.sha256
