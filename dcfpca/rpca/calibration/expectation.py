@@ -15,7 +15,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from dcfpca.rpca.calibration.normal_scores import SCORES
+from dcfpca.rpca.calibration.normal_scores import SCORES, NormalScores
 from dcfpca.rpca.calibration.sample_inverses import LEAST_FREE, SampleInverses, chunks, sample_inverses
 from dcfpca.rpca.method import FloatArray
 
@@ -126,16 +126,20 @@ def tail_variance(model: ScoreModel, scores: FloatArray, trusted: NDArray[np.boo
     return np.asarray(tail + pull**2 @ (tail * trusted))
 
 
-def shape_variance(scores: FloatArray, expected: FloatArray, deviation: FloatArray, reach: FloatArray) -> FloatArray:
+def shape_variance(
+    shape: NormalScores, scores: FloatArray, expected: FloatArray, deviation: FloatArray, shrunk: float
+) -> FloatArray:
     """How much entries (m × n) vary beside that because no knot tells the shape of a tail, or how wide a step is.
 
-    `reach` (m) times the last score is where the outermost knot of a feature lies. Where the others expect an entry
-    beyond it and it is there, how far beyond says little: as much as they expect that, the distance is in doubt.
+    Where the others expect an entry beyond the outermost knot of its feature and it is there, how far beyond says
+    little: as much as they expect that, the distance is in doubt. A feature that is straight as far as its knots tell
+    is taken to go on so, except as far as relations are `shrunk`, so that it is hardly known what the others expect.
     """
-    end = SCORES[-1] * reach[:, None]
+    end = SCORES[-1] * shape.reach[:, None]
     beyond = np.maximum(np.abs(np.where(np.isnan(scores), 0.0, scores)) - end, 0.0)
     there = scipy.special.ndtr((np.sign(scores) * expected - end) / deviation)
-    return np.asarray((TAIL_DOUBT * there * beyond) ** 2 + np.where(reach > 1.0, STEP, 0.0)[:, None] ** 2)
+    doubt = TAIL_DOUBT * np.where(shape.straight(), shrunk / MOST_SHRINKAGE, 1.0)[:, None]
+    return np.asarray((doubt * there * beyond) ** 2 + np.where(shape.graded(), STEP, 0.0)[:, None] ** 2)
 
 
 def expect(model: ScoreModel, scores: FloatArray, trusted: NDArray[np.bool_] | None = None) -> Expectation:

@@ -33,6 +33,7 @@ LEAST_SLOPE_OF_STEPS = 0.5  # of features of few values, whose outermost knots a
 FEW, NEARLY_ALL, RARE_STEP, FILLING = 10, 0.9, 0.01, 40
 GOING_ON = 0.25  # of the entries at an outermost value: as many within the width of the range beyond it
 WIDE = 1.4  # of features of few values the outermost knots lie so much further out, at 1 and 99 %
+GRADED = 0.5 * (1.0 + WIDE)  # a reach is 1 or WIDE, but for rounding
 NEIGHBOURS, GAP = 4, 3.5  # knots; how many times further apart they are between groups of values than within
 SHAPE_BINS = Bins(octaves=7, per_octave=8)
 UPPER = np.concatenate([SHAPE_BINS.edges, [2.0**SHAPE_BINS.octaves]])
@@ -140,6 +141,10 @@ class NormalScores:
         slopes = np.diff(self.knots, axis=1) / np.diff(SCORES)
         return np.asarray(np.ptp(slopes, axis=1) <= 1e-6 * np.abs(slopes).max(axis=1))
 
+    def graded(self) -> NDArray[np.bool_]:
+        """Which features are scored by the ranks of their values, of which they have few."""
+        return np.asarray(self.reach > GRADED)
+
     def grouped(self) -> NDArray[np.bool_]:
         """Which features have their values in groups with hardly any between: there the knots lie far apart, and near
         one another on either side, where those of one group lie ever further apart outwards."""
@@ -229,7 +234,7 @@ def _tails(knots: bytes, reach: float) -> _Tails:
 def _tail(knots: FloatArray, at: FloatArray, whole: float) -> tuple[float, float]:
     """Slope of the upper tail, and how fast slopes grow towards it; 0 where they do not."""
     inner = float((knots[OUTER] - knots[MIDDLE]) / (at[OUTER] - at[MIDDLE]))
-    least = LEAST_SLOPE_OF_STEPS if at[-1] > SCORES[-1] else LEAST_SLOPE
+    least = LEAST_SLOPE_OF_STEPS if at[-1] > GRADED * SCORES[-1] else LEAST_SLOPE
     outer = max(float((knots[-1] - knots[OUTER]) / (at[-1] - at[OUTER])), least * whole)
     if inner <= 0.0 or outer <= inner:
         return outer, 0.0

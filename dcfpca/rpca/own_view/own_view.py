@@ -83,7 +83,7 @@ def own_plan(plan: ClosingPlan, M: FloatArray, local: float) -> ClosingPlan:
 def own_null(known: Calibration, z: FloatArray, local: float, continuous: NDArray[np.bool_]) -> Calibration:
     """Units and null from these deviations, with the shared ones as prior; `continuous` features are without ties."""
     one, few = np.ones(len(z)), known.of_few_values
-    graded = few | (known.reach > 1.0)
+    graded = few | known.shape.graded()
     sides = [count_sizes(np.where(here, np.abs(z), np.nan), one, SIZE_BINS) for here in (z > 0.0, z <= 0.0)]
     units = _own_units(z, _own_skew(z, known.above, known.below, graded | ~continuous), graded)
     together = ~few if np.mean(~few) >= LEAST_POOLED else np.ones_like(few)
@@ -101,7 +101,7 @@ def own_knots(known: Calibration, M: FloatArray, few: NDArray[np.bool_], varied:
     Where the site's features together support their shared shapes, a shape stands until its own values clearly
     contradict it: own marginals of some features break their relations to the others. Where they do not, a shape needs
     evidence of its own. Of `varied` features, to which others give few values, the shared one knows nothing."""
-    knots, bent = known.knots.copy(), np.flatnonzero(~few & ~varied & (known.reach == 1.0) & ~known.shape.straight())
+    knots, bent = known.knots.copy(), np.flatnonzero(~few & ~varied & ~known.shape.graded() & ~known.shape.straight())
     lines = {row: _line(known.knots[row], M[row, ~np.isnan(M[row])]) for row in bent}
     trust = float(beyond_chance(-sum(worse for _, worse in lines.values()), TRUSTED))
     for row, (straight, worse) in lines.items():

@@ -232,7 +232,7 @@ def with_null(plan: ClosingPlan, counts: NullCounts, local: float, merging: Merg
     furthest = furthest_usual(plan)
     units = [units_by_side(side, plan.few, furthest, of) for side, of in zip(sides, levels, strict=True)]
     # Of grades most deviations tell how exactly the commonest are expected.
-    units = [np.where(plan.calibration.reach > 1.0, np.maximum(unit, 1.0), unit) for unit in units]
+    units = [np.where(plan.calibration.shape.graded(), np.maximum(unit, 1.0), unit) for unit in units]
     null = fit_null(counts.sizes, local)
     rows = range(len(plan.few))
     own = [[pooled(side[[k]], unit[[k]]) for side, unit in zip(sides, units, strict=True)] for k in rows]

@@ -100,9 +100,8 @@ def expect_entries(plan: ClosingPlan, M: FloatArray, L: FloatArray, *, fresh: bo
         for name in ("score", "deviation", "trusted")
     )
     deviation = np.sqrt(deviation**2 + tail_variance(model, scores, trusted, plan.columns))
-    # A feature that is straight as far as its knots tell is taken to go on so, and a gross error in it to be one.
-    bent = ~shape.straight()[:, None]
-    deviation = np.sqrt(deviation**2 + bent * shape_variance(scores, expected, deviation, shape.reach))
+    shrunk = shrinkage(len(M), plan.columns)
+    deviation = np.sqrt(deviation**2 + shape_variance(shape, scores, expected, deviation, shrunk))
     odd = _oddness(plan, model, parts, shrinkage(len(M), plan.taken), None if fresh else plan.calm(M))
     z = (scores - expected) / deviation
     return Expected(shape.backward(expected), z, odd, expected, deviation, trusted)

@@ -203,7 +203,7 @@ def feature_notes(plan: ClosingPlan, features: Sequence[str] = ()) -> tuple[str,
     two_valued = ~constant & ~dominated & (plan.two_values > TWO_VALUED)
     graded = grouped = np.zeros_like(constant)
     if plan.calibration is not None:
-        graded, grouped = plan.calibration.reach > 1.0, plan.calibration.shape.grouped() & ~plan.few
+        graded, grouped = plan.calibration.shape.graded(), plan.calibration.shape.grouped() & ~plan.few
     kinds = {
         "Constant, so of no use to the others": constant,
         "One value in most of the entries, so only values far from all others are flagged": dominated,
