@@ -70,10 +70,12 @@ def _of_least_sum(basis: FloatArray) -> FloatArray:
     """Directions of least Σ|x| beside one product that is held, by reweighted least squares: from the places with most
     leverage, where a direction on few places has its weight."""
     rows, width = basis.shape
-    most = np.argsort(-np.sum(basis**2, axis=1), kind="stable")[: STARTS if width <= NARROW else STARTS_OF_WIDE]
+    leverage = np.linalg.norm(basis, axis=1)
+    most = np.argsort(-leverage, kind="stable")[: STARTS if width <= NARROW else STARTS_OF_WIDE]
+    most = most[leverage[most] > ABSENT]
     found = np.empty((width, most.size))
     for number, held in enumerate(basis[most]):
-        direction, floor = held / max(float(np.linalg.norm(held)), ABSENT), FIRST_FLOOR / np.sqrt(rows)
+        direction, floor = held / np.linalg.norm(held), FIRST_FLOOR / np.sqrt(rows)
         for _ in range(STEPS):
             weights = floor / np.maximum(np.abs(basis @ direction), floor)
             direction = np.linalg.solve((basis.T * weights) @ basis, held)
