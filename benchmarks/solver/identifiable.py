@@ -20,7 +20,7 @@ from dcfpca.rpca.subspace.fit import subspace_method
 from dcfpca.rpca.subspace.solver import SubspaceSolver
 from dcfpca.rpca.synthetic import relative_error
 
-SEEDS = range(3)
+SEEDS = range(2)
 SIZES = ((100, 120, 3), (150, 150, 8), (20, 300, 2), (8, 300, 1))
 SITES, ROUNDS, TOLERANCE = 4, 100, 1e-9
 SHARES = (0.05, 0.15, 0.3)

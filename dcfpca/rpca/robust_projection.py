@@ -53,7 +53,7 @@ def most_agreeing(Q: FloatArray, M: FloatArray, reach: float, start: FloatArray)
         seen = np.flatnonzero(~np.isnan(column))
         if seen.size < width + BEYOND_CHANCE:
             continue
-        drawn = seen[np.argsort(rng.random((DRAWN, seen.size)), axis=1)[:, :width]]
+        drawn = seen[rng.integers(seen.size, size=(DRAWN, width))]
         proposed = np.linalg.pinv(Q[drawn]) @ column[drawn][:, :, None]
         agreeing = np.abs(column[seen, None] - Q[seen] @ proposed[:, :, 0].T) <= reach
         counts = agreeing.sum(axis=0)

@@ -19,7 +19,8 @@ from dcfpca.rpca.small_cells import at_least
 
 OUTLYING = 64.0  # noises of an exact run: below lies what the tolerance leaves of L
 MOSTLY = 0.5  # of a feature's entries
-SPARSE = 0.25  # of all entries: a direction that lives on fewer may just as well be outliers
+# Of all entries: a direction that lives on fewer may just as well be outliers. One site in four may have it throughout.
+SPARSE = 0.26
 WITHOUT = 0.3  # of a site's samples: those that a direction leaves alone, where the site speaks of it
 PER_DIRECTION = 2  # samples that a site has for each direction at least: among fewer, every direction is rare
 MOST_FEATURES = 0.7  # of a direction of a block; one on more is taken for one on all

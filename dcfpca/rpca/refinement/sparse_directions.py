@@ -62,7 +62,7 @@ def _through_drawn_places(basis: FloatArray) -> FloatArray:
     rows, width = basis.shape
     if width > NARROW:
         return np.zeros((width, 0))
-    drawn = np.argsort(np.random.default_rng(0).random((DRAWN, rows)), axis=1)[:, : width - 1]
+    drawn = np.random.default_rng(0).integers(rows, size=(DRAWN, width - 1))  # the same place twice does no harm
     return np.asarray(np.linalg.qr(basis[drawn].transpose(0, 2, 1), mode="complete")[0][:, :, -1].T)
 
 

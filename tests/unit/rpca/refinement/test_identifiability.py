@@ -166,3 +166,13 @@ def test_rare_binary_features_neither_crash_nor_predict_nor_are_exact(share: flo
     assert plan.rank == 0 or "so do other splits" in verdict.sentence
     assert "Exact" not in verdict.sentence
     assert "of the hidden entries' spread" not in verdict.sentence
+
+
+@pytest.mark.parametrize("share", [0.05, 0.2])
+def test_a_rank_given_to_coins_is_not_said_to_predict_what_medians_do(share: float) -> None:
+    M = (np.random.default_rng(3).random((8, 80)) < share).astype(np.float64)
+    method = with_closing_rounds(subspace_method(SubspaceSolver(8, 1, 60, 1e-9, fixed_rank=True)), min_cell=5)
+    verdict = method.verdict(simulate(method, split(M, equal_counts(80, 4))).consensus, ())
+    assert verdict is not None
+    assert not verdict.sound
+    assert "predicts 100 %" not in verdict.sentence
