@@ -58,7 +58,7 @@ def _sharpened(basis: FloatArray, proposed: FloatArray, absent: int) -> SparseDi
 
 
 def _through_drawn_places(basis: FloatArray) -> FloatArray:
-    """Directions that vanish at one place less than the span is wide, drawn anew for each."""
+    """Directions that vanish at drawn places, one fewer than the span is wide."""
     rows, width = basis.shape
     if width > NARROW:
         return np.zeros((width, 0))
