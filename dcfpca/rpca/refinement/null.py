@@ -27,7 +27,7 @@ from dcfpca.rpca.calibration.sample_test import COUNTS as ODDNESS_COUNTS
 from dcfpca.rpca.method import Consensus, FloatArray, Layout, Outcome, ResultBlock, TensorMessage, Total
 from dcfpca.rpca.own_view.own_view import columns_sample
 from dcfpca.rpca.refinement.closing_plan import CHECK, NULL, ClosingPlan, FitEnding, local_rate, unchecked_rate
-from dcfpca.rpca.refinement.closing_stage import COUNTERS, ClosingStage, hidden_columns, results
+from dcfpca.rpca.refinement.closing_stage import COUNTERS, ClosingStage, hidden_columns, results, with_made_by
 from dcfpca.rpca.refinement.hidden_entries import HiddenColumns
 from dcfpca.rpca.refinement.identifiability import OUTLYING, features_of_block, samples_without
 from dcfpca.rpca.refinement.noise_scale import DISTANCE_BINS, count_above, count_sides, count_sizes, distance_scale
@@ -193,7 +193,7 @@ class NullPart:
 
     def __call__(self, site: StagedSite) -> FloatArray:
         """The sums, as one vector."""
-        plan, total = ClosingPlan.of(self.asked.broadcast), np.zeros(self.layout.size)
+        plan, total = with_made_by(ClosingPlan.of(self.asked.broadcast), site.kept), np.zeros(self.layout.size)
         for M, block in results(site, plan, hiding=False):
             found, distance = expect_entries(plan, M, block.L), squared_distance(plan, block.V)
             total += null_update(plan, M, block, found, distance).flat()
