@@ -43,7 +43,7 @@ class Origin:
 
 
 def moves_by_one(rows: int, samples: float) -> bool:
-    """Whether a single one of so many samples moves a model of so many features."""
+    """Whether leaving out one of these samples moves a model of these features."""
     return samples < SURE * rows
 
 
