@@ -44,6 +44,7 @@ from participant.results.writing import write_results
 from participant.state.step_files import write_arrays
 
 BATCH = 4096
+NOISE = 0.5  # deviations, where the low-rank part has √rank
 
 
 def main() -> None:
@@ -84,7 +85,7 @@ def _options() -> argparse.Namespace:
 
 
 def generate(path: Path, rows: int, columns: int, rank: int) -> None:
-    """Low rank plus 1 % gross errors, written column by column."""
+    """Low rank plus noise and 1 % gross errors, written column by column."""
     rng = np.random.default_rng(0)
     U = rng.standard_normal((rows, rank))
     with path.open("wb") as file:
@@ -93,6 +94,7 @@ def generate(path: Path, rows: int, columns: int, rank: int) -> None:
         for start in range(0, columns, BATCH):
             width = min(BATCH, columns - start)
             block = rng.standard_normal((width, rank)) @ U.T
+            block += NOISE * rng.standard_normal(block.shape)
             gross = rng.integers(0, block.size, block.size // 100)
             block.ravel()[gross] += rng.choice([-100.0, 100.0], gross.size)
             file.write(block.data)

@@ -6,6 +6,7 @@ them the tails are gone. Of all features together a site has enough entries that
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -24,9 +25,18 @@ from dcfpca.rpca.calibration.sample_test import (
     fit_sample_null,
 )
 from dcfpca.rpca.calibration.sample_test import COUNTS as ODDNESS_COUNTS
-from dcfpca.rpca.method import Consensus, FloatArray, Layout, Outcome, ResultBlock, TensorMessage, Total
+from dcfpca.rpca.method import Consensus, FloatArray, Layout, Outcome, TensorMessage, Total
 from dcfpca.rpca.refinement.closing_plan import CHECK, NULL, ClosingPlan, FitEnding, local_rate, unchecked_rate
-from dcfpca.rpca.refinement.closing_stage import COUNTERS, ClosingStage, results
+from dcfpca.rpca.refinement.closing_stage import (
+    COLUMNS_CHANGED,
+    COUNTERS,
+    ClosingStage,
+    coefficients,
+    hidden_columns,
+    refined_here,
+    results,
+    sampled_blocks,
+)
 from dcfpca.rpca.refinement.identifiability import OUTLYING, far_out, lives_on_few
 from dcfpca.rpca.refinement.noise_scale import DISTANCE_BINS, count_above, count_sides, count_sizes, distance_scale
 from dcfpca.rpca.refinement.scoring import expect_entries, squared_distance
@@ -56,9 +66,9 @@ class Null(ClosingStage):
     def answer(self, site: StagedSite, asked: Consensus) -> TensorMessage:
         """Counts of deviations per feature and side, and of distances within the subspace."""
         plan, total = ClosingPlan.of(asked.broadcast), np.zeros(self.up.size)
-        for M, block in results(site, plan, hiding=False):
-            found, distance = expect_entries(plan, M, block.L), squared_distance(plan, block.V)
-            total += null_update(plan, M, block, found, distance).flat()
+        for M, L, V, refined in _fitted(site, plan):
+            found, distance = expect_entries(plan, M, L, refined=refined), squared_distance(plan, V)
+            total += null_update(plan, M, L, V, found, distance).flat()
         return with_sizes(plan, TensorMessage.unflatten(self.up, total))
 
     def combine(self, partition: Partition, asked: Consensus) -> TensorMessage:
@@ -88,10 +98,10 @@ class Null(ClosingStage):
         # Where nothing is merged, features' own counts have their tails, and nothing depends on the split into sites.
         merged = self._least > 1
         counts = NullCounts(above, below, np.rint(sizes * self.up.rows) if merged else pooled_sizes(plan, above, below))
-        sites = total.contributors
-        merging = Merging(plan.columns / sites, sites, self._least)
+        sites, counted = total.contributors, plan.columns if plan.judged_share >= 1.0 else float(np.rint(head[0]))
+        merging = Merging(counted / sites, sites, self._least)
         checked = plan.ending is FitEnding.REFINED and plan.calibration.whole
-        local = self._local if checked else unchecked_rate(self._local, plan.columns)
+        local = self._local if checked else unchecked_rate(self._local, counted)
         found = with_null(plan, counts, local, merging)
         plan = replace(
             plan,
@@ -102,7 +112,7 @@ class Null(ClosingStage):
             distance_scale=distance_scale(np.rint(distances), float(max(plan.rank, 1)), plan.rank),
         )
         flags = flagged_counts(plan, found, counts)
-        kept = _symmetric(moments / plan.columns, self.width)[: plan.rank, : plan.rank]
+        kept = _symmetric(moments / counted, self.width)[: plan.rank, : plan.rank]
         plan = replace(plan, verdict=figures_of(plan, flags, head, lives_on_few(kept)))
         if checked:
             counters = consensus.memory[COUNTERS]
@@ -118,8 +128,11 @@ class Null(ClosingStage):
         tensor_rounding, rounding = (bound * n for bound in total.rounding)
         (columns, far, entries, odd), moments, (distances, oddness, sizes) = _parts(self.width, sums.scalars * n)
         counts, together = sums.tensor * n, pooled_features(ClosingPlan.of(consensus.broadcast).few)
-        if reason := self.changed_columns(columns / n, total):
+        everybody = ClosingPlan.of(consensus.broadcast).judged_share >= 1.0
+        if everybody and (reason := self.changed_columns(columns / n, total)):
             return reason
+        if exceeds(columns, n, rounding):
+            return COLUMNS_CHANGED
         if reason := broken_count(counts, tensor_rounding, what="a count of residuals"):
             return reason
         of_columns = np.concatenate([distances, oddness, [odd]])
@@ -133,7 +146,7 @@ class Null(ClosingStage):
         if unequal(by_feature.mean(), entries, summed + rounding):
             return "the counts of residuals do not add up to the entries"
         known = consensus.memory.get(ENTRIES)
-        if known is not None and total.whole and unequal(by_feature, known, summed):
+        if known is not None and total.whole and (unequal if everybody else exceeds)(by_feature, known, summed):
             return "the counts of a feature do not add up to its entries in earlier rounds"
         if unequal(sizes.sum(), by_feature[together].sum() / self.up.rows, summed + SIZE_BINS.count * rounding):
             return "the pooled sizes are not the sum over the features"
@@ -167,11 +180,26 @@ def _symmetric(upper: FloatArray, width: int) -> FloatArray:
     return np.asarray(found + np.triu(found, 1).T)
 
 
+def _fitted(
+    site: StagedSite, plan: ClosingPlan
+) -> Iterator[tuple[FloatArray, FloatArray, FloatArray, NDArray[np.bool_]]]:
+    """Columns that make the null, their L and coefficients, and which of them took part in the refinement."""
+    if plan.ending is not FitEnding.REFINED:
+        for M, block in results(site, plan, hiding=False):
+            yield M, block.L, block.V, np.ones(M.shape[1], dtype=bool)
+        return
+    hidden = hidden_columns(site)
+    hidden.hiding = False
+    for places, (M,) in sampled_blocks(site, plan.judged_share, lambda first, last: [hidden.read(first, last)]):
+        V = coefficients(site, plan, M, places)
+        yield M, plan.model.low_rank(V[:, : plan.rank]), V, refined_here(site, plan, places)
+
+
 def null_update(
-    plan: ClosingPlan, M: FloatArray, block: ResultBlock, found: Expected, distance: FloatArray
+    plan: ClosingPlan, M: FloatArray, L: FloatArray, V: FloatArray, found: Expected, distance: FloatArray
 ) -> TensorMessage:
     """The sums of the null round over these columns."""
-    one, z, L = np.ones(len(M)), found.z, block.L
+    one, z = np.ones(len(M)), found.z
     counts = np.column_stack(count_sides(z, one, SIZE_BINS, 0.0))
     seen = np.count_nonzero(~np.isnan(M), axis=0)
     beyond = np.count_nonzero(np.abs(z) > 5.0, axis=0)
@@ -182,7 +210,7 @@ def null_update(
     near = np.zeros((M.shape[1], plan.U.shape[1]))
     if plan.ending is not FitEnding.KEPT:
         unit = np.sqrt(np.maximum(plan.variance[: plan.rank], np.finfo(np.float64).tiny))
-        near[:, : plan.rank] = np.where((distance <= far_out(plan.rank))[:, None], block.V[:, : plan.rank] / unit, 0.0)
+        near[:, : plan.rank] = np.where((distance <= far_out(plan.rank))[:, None], V[:, : plan.rank] / unit, 0.0)
     moments = (near.T @ near)[np.triu_indices(near.shape[1])]
     by_column = np.concatenate([head, moments, distances, count_oddness(found.odd), np.zeros(SIZE_BINS.count)])
     return TensorMessage(counts / plan.columns, by_column / plan.columns)

@@ -36,6 +36,7 @@ MARGIN = 1.05  # with many hidden entries standard errors are small, and directi
 MANY_FEW = 0.8  # of the features have few values: then prediction is judged on the others
 PARTS, PREDICTED = 10, 4  # of the entries; those that are predicted for the choice of the rank
 FEWER = 0.2  # of the columns that validate: so many tell errors of so many more entries as well
+FEWEST = 0.05  # … of those that are enough for refinement, where not all take part
 EVERY = 8  # up to this rank all ranks are tried, above every step of half
 
 
@@ -53,11 +54,12 @@ class Validation(ClosingStage):
         plan = ClosingPlan.of(asked.broadcast)
         hidden, known = np.zeros((2, self.up.scalars // 2))
         if plan.ending is FitEnding.REFINED:
-            for _, (M, judged, unjudged) in sampled_blocks(site, plan.sample_share, partial(_judged, site, plan)):
+            of_hidden, of_known = shares_predicted(plan)
+            for _, (M, judged, unjudged) in sampled_blocks(site, of_hidden, partial(_judged, site, plan)):
                 shown = np.where(unjudged, np.nan, M)
                 errors = errors_by_rank(plan.model, plan.median, shown, judged, plan.spread)
                 hidden += validation_sums(errors, judged.sum(axis=0).astype(np.float64))
-            for _, (M, part, judged) in sampled_blocks(site, FEWER * plan.sample_share, partial(_in_parts, site, plan)):
+            for _, (M, part, judged) in sampled_blocks(site, of_known, partial(_in_parts, site, plan)):
                 known += _sums_of_parts(plan, M, part, judged)
             return TensorMessage(np.zeros((0, 0)), np.append(hidden, known) / plan.columns)
         for _, block in results(site, plan, hiding=True):
@@ -128,6 +130,12 @@ class Validation(ClosingStage):
         return ""
 
 
+def shares_predicted(plan: ClosingPlan) -> tuple[float, float]:
+    """The shares of all columns whose hidden entries are predicted, and parts of whose other entries are."""
+    share = plan.sample_share
+    return (share, FEWER * share) if share >= 1.0 else (FEWEST * share, FEWEST * share)
+
+
 def _judged(site: StagedSite, plan: ClosingPlan, first: int, last: int) -> Read:
     """Data of these columns, the hidden entries whose prediction is judged, and those that are outliers themselves."""
     M = site.view.whole.read(first, last)
@@ -148,7 +156,7 @@ def _in_parts(site: StagedSite, plan: ClosingPlan, first: int, last: int) -> Rea
 def _sums_of_parts(plan: ClosingPlan, M: FloatArray, part: NDArray[np.uint64], judged: NDArray[np.bool_]) -> FloatArray:
     """Error sums of the parts that are predicted, one after the other."""
     errors, counts = np.zeros((len(ranks_tried(plan.U.shape[1])), M.shape[1])), np.zeros(M.shape[1])
-    for number in range(PREDICTED):
+    for number in range(PREDICTED if plan.sample_share >= 1.0 else 1):  # more of a column tell less than more columns
         here = part == number
         shown, wanted = np.where(here & ~judged, np.nan, M), here & judged
         errors += errors_by_rank(plan.model, plan.median, shown, wanted, plan.spread)
