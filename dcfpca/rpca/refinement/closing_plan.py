@@ -47,8 +47,8 @@ ENOUGH = 500.0  # samples that tell the tails of features, where no round checks
 # Columns, or entries where features are few, of all sites that are enough to tell ranks apart: with more, each rank's
 # error is known to far less than the margin that it is held against.
 MOST_COLUMNS, MOST_ENTRIES = 10_000.0, 4e6
-# A column's own coefficients err by as much as directions of one column a feature do: of ten a feature, directions add a
-# tenth to the squared error of L, and all columns could take no more of it away.
+# A column's own coefficients err by as much as directions of one column a feature do: of ten a feature, directions add
+# a tenth to the squared error of L, and all columns could take no more of it away.
 PER_FEATURE = 10.0
 # Of all columns: beside the sums over all, those over nearly all would tell of the few that are left out.
 LARGEST_SAMPLE = 0.5

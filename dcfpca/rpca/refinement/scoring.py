@@ -100,7 +100,9 @@ def expect_entries(
         expected, deviation = (
             np.concatenate([getattr(found, name) for _, found in parts], axis=1) for name in ("score", "deviation")
         )
-        odd = _oddness(plan, model, parts, 1.0, None if fresh else plan.calm(M) & (True if refined is None else refined))
+        odd = _oddness(
+            plan, model, parts, 1.0, None if fresh else plan.calm(M) & (True if refined is None else refined)
+        )
         return Expected(expected, (M - expected) / deviation, odd, expected, deviation, near)
     shape, model = calibration.shape, calibration.model
     scores = shape.forward(M)
@@ -191,9 +193,7 @@ def score_twice(
     return replace(scored, flagged=flagged, p_value=p_value), shared
 
 
-def _sample_p_value(
-    plan: ClosingPlan, found: Expected, z: FloatArray, distance: FloatArray, fresh: bool
-) -> FloatArray:
+def _sample_p_value(plan: ClosingPlan, found: Expected, z: FloatArray, distance: FloatArray, fresh: bool) -> FloatArray:
     """Of samples as a whole and within the subspace together."""
     assert plan.calibration is not None
     # Where the fit is exact, what is left is rounding and has no distances: there the entries tell.

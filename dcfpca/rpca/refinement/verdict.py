@@ -55,7 +55,9 @@ def figures_of(plan: ClosingPlan, flags: FlagCounts, null_counts: FloatArray, on
     columns, far, _, odd = null_counts
     found = {
         "flagged": float(flags.all_flagged / entries.sum()),
-        "flags": float(np.rint(flags.all_flagged * plan.columns / max(columns, 1e-300))),  # those counted may be a sample
+        "flags": float(
+            np.rint(flags.all_flagged * plan.columns / max(columns, 1e-300))
+        ),  # those counted may be a sample
         "worst_flagged": float(shares.max(initial=0.0)),
         "worst_feature": float(np.argmax(shares)),
         "unexplained_features": float(np.count_nonzero(unexplained(plan))),
