@@ -100,9 +100,8 @@ def expect_entries(
         expected, deviation = (
             np.concatenate([getattr(found, name) for _, found in parts], axis=1) for name in ("score", "deviation")
         )
-        odd = _oddness(
-            plan, model, parts, 1.0, None if fresh else plan.calm(M) & (True if refined is None else refined)
-        )
+        taken = plan.calm(M) if refined is None else plan.calm(M) & refined
+        odd = _oddness(plan, model, parts, 1.0, None if fresh else taken)
         return Expected(expected, (M - expected) / deviation, odd, expected, deviation, near)
     shape, model = calibration.shape, calibration.model
     scores = shape.forward(M)

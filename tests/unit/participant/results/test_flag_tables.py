@@ -124,10 +124,8 @@ def test_of_more_flagged_entries_than_tables_list_the_furthest_off_are_kept_and_
     monkeypatch.setattr(block_files, "MOST_LISTED", 4)
     rng = np.random.default_rng(3)
     off = np.where(rng.random((5, 12)) < 0.5, rng.standard_normal((5, 12)), 0.0)
-    parts = [
-        ResultBlock(start, np.zeros((5, 3)), sparse.csc_array(off[:, start : start + 3]), np.zeros((3, 0)))
-        for start in range(0, 12, 3)
-    ]
+    cuts, none = [slice(start, start + 3) for start in range(0, 12, 3)], np.zeros((3, 0))
+    parts = [ResultBlock(cut.start, np.zeros((5, 3)), sparse.csc_array(off[:, cut]), none) for cut in cuts]
     written = write_blocks(tmp_path, parts, off.shape, np.zeros(0, dtype=bool))
     furthest = np.sort(np.abs(off), axis=None)[-4:]
     assert sorted(np.abs(written.flags.off)) == list(furthest)
