@@ -2,10 +2,11 @@
 
     python -m benchmarks.out_of_core --gib 4 --memory-limit 512MiB --json out.json
 
-The matrix is made on disk (m × n, low rank with noise and gross errors). A process of its own then does what a daemon does with
-it: the opening exchange and some rounds of `subspace` by the daemon's engine, each saved to disk like a daemon's step,
-and the result. Its peak resident memory is what is reported. Before every round the file is read once from start to end
-as a yardstick; the page cache is emptied of it before each reading and each round, so that both read the disk.
+The matrix is made on disk (m × n, low rank with noise and gross errors). A process of its own then does what a daemon
+does with it: the opening exchange and some rounds of `subspace` by the daemon's engine, each saved to disk like a
+daemon's step, and the result. Its peak resident memory is what is reported. Before every round the file is read once
+from start to end as a yardstick; the page cache is emptied of it before each reading and each round, so that both read
+the disk.
 
 With `--dask` the columns are at the workers of a local cluster: CPU and reads are of all processes together, peaks are
 those of this process and of the largest worker.
