@@ -146,8 +146,8 @@ def _closing_parts(data: Any) -> tuple[str, str]:
     return (
         f"A whole run, `--gib {data.gib:.2g} {option} --rounds 30 --finish`, beside other work on two cores, medians "
         f"by stage: peak {data.peak_mib:.0f} MiB in the rounds and {data.peak_with_finish_mib:.0f} MiB {where}, "
-        f"of which {data.program_mib:.0f} and {data.program_with_finish_mib:.0f} are pages of program files; {read}. Of the "
-        f"rounds of refinement those that hide entries take {_refining(data, 0) / fit:.1f} fit rounds, the others "
+        f"of which {data.program_mib:.0f} and {data.program_with_finish_mib:.0f} are pages of program files; {read}. "
+        f"Rounds of refinement that hide entries take {_refining(data, 0) / fit:.1f} fit rounds, the others "
         f"{_refining(data, -1) / fit:.1f}.",
         table(("stage", "rounds", "CPU a round", "in fit rounds"), rows),
     )

@@ -154,7 +154,7 @@ class CheckPart:
     arrays: dict[str, NDArray[np.generic]]
 
     def __call__(self, site: StagedSite) -> FloatArray:
-        """How many entries there are, and how many are flagged, of a sample where columns are very many."""
+        """How many entries there are, and how many are flagged, in its sample of the columns."""
         site.kept.update(self.arrays)
         plan, total = ClosingPlan.of(self.asked.broadcast), np.zeros(SUMS - 2)
         mine, slips = kept_view(plan, site.kept), kept_slips(site.kept)

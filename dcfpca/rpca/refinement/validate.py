@@ -9,7 +9,6 @@ again. What a run says of its prediction is of the entries that nothing knew.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +20,7 @@ from dcfpca.rpca.refinement.closing_stage import (
     COUNTERS,
     CURVE,
     ClosingStage,
+    Places,
     Read,
     hidden_columns,
     results,
@@ -55,15 +55,22 @@ class Validation(ClosingStage):
         hidden, known = np.zeros((2, self.up.scalars // 2))
         if plan.ending is FitEnding.REFINED:
             of_hidden, of_known = shares_predicted(plan)
-            for _, (M, judged, unjudged) in sampled_blocks(site, of_hidden, partial(_judged, site, plan)):
+
+            def read(first: int, last: int) -> Read:
+                return [site.view.whole.read(first, last)]
+
+            for places, (M,) in sampled_blocks(site, of_hidden, read):
+                judged, unjudged = _judged(site, plan, M, places)
                 shown = np.where(unjudged, np.nan, M)
                 errors = errors_by_rank(plan.model, plan.median, shown, judged, plan.spread)
                 hidden += validation_sums(errors, judged.sum(axis=0).astype(np.float64))
-            for _, (M, part, judged) in sampled_blocks(site, of_known, partial(_in_parts, site, plan)):
-                known += _sums_of_parts(plan, M, part, judged)
+            for places, (M,) in sampled_blocks(site, of_known, read):
+                known += _sums_of_parts(plan, *_in_parts(site, plan, M, places))
             return TensorMessage(np.zeros((0, 0)), np.append(hidden, known) / plan.columns)
         for _, block in results(site, plan, hiding=True):
-            M, judged, _ = _judged(site, plan, block.start, block.start + block.L.shape[1])
+            places = np.arange(block.start, block.start + block.L.shape[1])
+            M = site.view.whole.read(block.start, block.start + block.L.shape[1])
+            judged, _ = _judged(site, plan, M, places)
             own = column_errors(M, block.L, judged, plan.spread)
             none = column_errors(M, plan.median[:, None], judged, plan.spread)
             errors = np.stack([none, *[own] * (len(ranks_tried(self.width)) - 1)])
@@ -136,21 +143,23 @@ def shares_predicted(plan: ClosingPlan) -> tuple[float, float]:
     return (share, FEWER * share) if share >= 1.0 else (FEWEST * share, FEWEST * share)
 
 
-def _judged(site: StagedSite, plan: ClosingPlan, first: int, last: int) -> Read:
-    """Data of these columns, the hidden entries whose prediction is judged, and those that are outliers themselves."""
-    M = site.view.whole.read(first, last)
-    hidden = hidden_columns(site).hidden(first, last) & ~np.isnan(M)
+def _judged(
+    site: StagedSite, plan: ClosingPlan, M: FloatArray, places: Places
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """The hidden entries of these columns whose prediction is judged, and those that are outliers themselves."""
+    hidden = hidden_columns(site).hidden_at(places) & ~np.isnan(M)
     judged = judged_entries(M, hidden, plan.median, plan.spread) & plan.calm(M) & predictable(plan)[:, None]
-    return [M, judged, hidden & ~judged]
+    return judged, hidden & ~judged
 
 
-def _in_parts(site: StagedSite, plan: ClosingPlan, first: int, last: int) -> Read:
-    """Data of these columns without the hidden entries, in which part every entry is, and whether its prediction is
-    judged."""
+def _in_parts(
+    site: StagedSite, plan: ClosingPlan, M: FloatArray, places: Places
+) -> tuple[FloatArray, NDArray[np.uint64], NDArray[np.bool_]]:
+    """These columns without the hidden entries, in which part every entry is, and whether its prediction is judged."""
     hidden = hidden_columns(site)
-    M = np.where(hidden.hidden(first, last), np.nan, site.view.whole.read(first, last))
+    M = np.where(hidden.hidden_at(places), np.nan, M)
     judged = judged_entries(M, ~np.isnan(M), plan.median, plan.spread) & plan.calm(M) & predictable(plan)[:, None]
-    return [M, hidden.parts(first, last, PARTS), judged]
+    return M, hidden.parts(places, PARTS), judged
 
 
 def _sums_of_parts(plan: ClosingPlan, M: FloatArray, part: NDArray[np.uint64], judged: NDArray[np.bool_]) -> FloatArray:
