@@ -36,6 +36,7 @@ from dcfpca.rpca.refinement.closing_stage import (
     refined_here,
     results,
     sampled_blocks,
+    with_made_by,
 )
 from dcfpca.rpca.refinement.identifiability import OUTLYING, far_out, lives_on_few
 from dcfpca.rpca.refinement.noise_scale import DISTANCE_BINS, count_above, count_sides, count_sizes, distance_scale
@@ -65,7 +66,7 @@ class Null(ClosingStage):
 
     def answer(self, site: StagedSite, asked: Consensus) -> TensorMessage:
         """Counts of deviations per feature and side, and of distances within the subspace."""
-        plan, total = ClosingPlan.of(asked.broadcast), np.zeros(self.up.size)
+        plan, total = with_made_by(ClosingPlan.of(asked.broadcast), site.kept), np.zeros(self.up.size)
         for M, L, V, refined in _fitted(site, plan):
             found, distance = expect_entries(plan, M, L, refined=refined), squared_distance(plan, V)
             total += null_update(plan, M, L, V, found, distance).flat()
