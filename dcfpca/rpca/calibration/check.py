@@ -87,8 +87,8 @@ class Check(ClosingStage):
         slips = slip_shares(mine.calibration, mine.columns, M, expect_entries(mine, M, M), units, self._local)
         anew = flagged_anew(plan, mine, slips, M, np.random.default_rng([hidden.seed, 0]))
         votes = np.append(float(ratio > FAILS), projector[np.triu_indices(self.width)])
-        share = min(plan.sample_share, 1.0) * hidden.shape[1] / M.shape[1]
-        return kept_arrays(mine, ratio) | slips.arrays(), anew * share, votes
+        anew = anew * hidden.shape[1] / M.shape[1] * min(plan.sample_share, 1.0)
+        return kept_arrays(mine, ratio) | slips.arrays(), anew, votes
 
     def _update(self, plan: ClosingPlan, anew: float, counted: FloatArray, votes: FloatArray) -> TensorMessage:
         shares = np.append(anew, counted) / plan.columns / plan.U.shape[0]
@@ -100,8 +100,8 @@ class Check(ClosingStage):
         assert plan.calibration is not None
         drawn, votes, projectors = self._read(total.sums.scalars)
         projectors = projectors[: plan.rank, : plan.rank]
-        of_all = plan.columns * plan.U.shape[0] / min(plan.sample_share, 1.0)
-        ordinary, entries, flagged = np.maximum(drawn, 0.0) * of_all
+        of_sample = np.maximum(drawn, 0.0) * plan.columns * plan.U.shape[0]
+        ordinary, entries, flagged = of_sample / min(plan.sample_share, 1.0)
         untold = flagged * doubt(plan.U.shape[0], plan.columns)
         found = {
             "ordinary": ordinary + UNTOLD * untold,
