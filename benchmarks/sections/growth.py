@@ -138,6 +138,10 @@ def _closing_parts(data: Any) -> tuple[str, str]:
     if data.dask:  # which maps the file
         option, where = "--dask", f"with the result, at the largest worker {data.largest_worker_mib:.0f} MiB"
         read = "the workers read the file once and hold it"
+    pages = ""
+    if not data.dask:
+        option += f" --rounds {sum(one.stage == 'fit' for one in data.rounds)}"
+        pages = f", of which {data.program_mib:.0f} and {data.program_with_finish_mib:.0f} are pages of program files"
     fit = _fit_seconds(data)
     rows = [
         [one.stage, str(one.rounds), f"{one.cpu_seconds:.1f} s", f"{one.cpu_seconds / fit:.1f}"] for one in data.stages
@@ -145,8 +149,8 @@ def _closing_parts(data: Any) -> tuple[str, str]:
     rows.append(["result", "", f"{data.finish_cpu_seconds:.1f} s", f"{data.finish_cpu_seconds / fit:.1f}"])
     return (
         f"A whole run, `--gib {data.gib:.2g} {option} --finish`, beside other work on two cores, medians by stage: "
-        f"peak {data.peak_mib:.0f} MiB in the rounds and {data.peak_with_finish_mib:.0f} MiB {where}; {read}. Of the "
-        f"rounds of refinement those that hide entries take {_refining(data, 0) / fit:.1f} fit rounds, the others "
+        f"peak {data.peak_mib:.0f} MiB in the rounds and {data.peak_with_finish_mib:.0f} MiB {where}{pages}; {read}. "
+        f"Rounds of refinement that hide entries take {_refining(data, 0) / fit:.1f} fit rounds, the others "
         f"{_refining(data, -1) / fit:.1f}.",
         table(("stage", "rounds", "CPU a round", "in fit rounds"), rows),
     )

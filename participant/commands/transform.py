@@ -114,12 +114,12 @@ def _scored(
             scores = ColumnScores(made.scored.p_value, made.scored.largest_z, made.scored.distance)
             yield ResultBlock(start, made.L, S, made.V, scores, found)
 
-    flags, scores, *_ = write_blocks(target, transformed(), columns.shape, np.ones(judge.plan.rank, dtype=bool))
-    assert scores is not None  # every block has them
-    causes = explain_flags(judge, columns, flags, features)
-    write_flag_tables(target, FlaggedResult(flags, judge.deviation, scores, ids, features, rate, causes))
-    odd = int(np.count_nonzero(significant(scores.p_value, rate)))
-    return {"outliers": flags.off.size, "flagged_samples": odd, "flag_rate": rate}
+    written = write_blocks(target, transformed(), columns.shape, np.ones(judge.plan.rank, dtype=bool))
+    assert written.scores is not None  # every block has them
+    causes = explain_flags(judge, columns, written.flags, features)
+    write_flag_tables(target, FlaggedResult.of(written, judge.deviation, ids, features, rate, causes))
+    odd = int(np.count_nonzero(significant(written.scores.p_value, rate)))
+    return {"outliers": int(written.per_sample.sum()), "flagged_samples": odd, "flag_rate": rate}
 
 
 def _projected(target: Path, U: FloatArray, scaled: ScaledColumns) -> dict[str, Any]:
@@ -138,9 +138,9 @@ def _projected(target: Path, U: FloatArray, scaled: ScaledColumns) -> dict[str, 
             L = centre + scale * (Q @ block.coefficients.T)
             yield ResultBlock(start, L, sparse.csc_array(scale * block.outliers), V)
 
-    flags, *_ = write_blocks(target, projected(), scaled.shape, np.ones(U.shape[1], dtype=bool))
+    written = write_blocks(target, projected(), scaled.shape, np.ones(U.shape[1], dtype=bool))
     np.save(target / "scores.npy", scores)
-    return {"outliers": flags.off.size, "threshold": float(3.0 * np.median(scores[:, 1]))}
+    return {"outliers": int(written.per_sample.sum()), "threshold": float(3.0 * np.median(scores[:, 1]))}
 
 
 def show_transform(report: dict[str, Any], out: Path, decided: Mapping[Place, Decision]) -> None:

@@ -146,6 +146,10 @@ def _lines(path: Path, header: int, samples: int) -> range | None:
     return range(header + 1, last + 1) if written == last == header + samples else None
 
 
+BLOCK_BYTES, MOST_BLOCK_BYTES = 1 << 20, 1 << 25  # of text that is converted at a time
+LINES = 64  # … or about so many lines, where a line is long
+
+
 class _CsvReader:
     def __init__(self, path: Path, table: DataTable, dialect: Dialect, arrow_csv: Any) -> None:
         self._path, self._table, self._dialect, self._csv = path, table, dialect, arrow_csv
@@ -160,16 +164,23 @@ class _CsvReader:
         kinds = dict.fromkeys(layout.numbers, pa.float64())
         kinds |= dict.fromkeys((*layout.decoded, *layout.texts), pa.string())
         try:
-            yield from self._open({"column_types": kinds, "include_columns": list(kinds)})
+            yield from self._open({"column_types": kinds, "include_columns": list(kinds)}, self._block_bytes())
         except Exception as error:
             raise self._bad_input(error) from None
 
-    def _open(self, conversion: dict[str, Any]) -> Any:
+    def _block_bytes(self) -> int:
+        """What is converted at a time: every block costs as much as an entry of every column, so it has many lines."""
+        return min(max(BLOCK_BYTES, LINES * sum(len(name) + 1 for name in self.names)), MOST_BLOCK_BYTES)
+
+    def _open(self, conversion: dict[str, Any], block_bytes: int = BLOCK_BYTES) -> Any:
         arrow, table = self._csv, self._table
         return arrow.open_csv(
             require_extra("pyarrow", "data").input_stream(str(self._path), compression="detect"),
             read_options=arrow.ReadOptions(
-                use_threads=False, autogenerate_column_names=not table.header, encoding=self._dialect.encoding
+                use_threads=False,
+                block_size=block_bytes,
+                autogenerate_column_names=not table.header,
+                encoding=self._dialect.encoding,
             ),
             parse_options=arrow.ParseOptions(delimiter=self._dialect.delimiter),
             convert_options=arrow.ConvertOptions(

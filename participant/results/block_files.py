@@ -21,6 +21,8 @@ from dcfpca.rpca.method import ColumnScores, FloatArray, Instrument, ResultBlock
 
 SCORES = "scores.npz"
 """Of every sample: its p-value, its largest |z| and its squared distance within the subspace."""
+MOST_LISTED = 500_000
+"""Flagged entries that tables list: spreadsheets open twice as many lines, and nobody reads so many."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,19 +39,27 @@ class FlaggedEntries:
     consortium_z: FloatArray
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class WrittenBlocks:
+    """What tables of flags are made from, so that nothing has to be read back."""
+
+    flags: FlaggedEntries  # the MOST_LISTED furthest off; S.npz has all
+    per_sample: NDArray[np.int64]  # flagged entries of each sample
+    scores: ColumnScores | None
+    instruments: tuple[Instrument, ...]
+    usual_here: FloatArray  # of all blocks
+
+
 PerColumn = TypeVar("PerColumn", FlaggedEntries, ColumnScores)
 
 
 def write_blocks(
     target: Path, blocks: Iterable[ResultBlock], shape: tuple[int, int], kept: NDArray[np.bool_]
-) -> tuple[FlaggedEntries, ColumnScores | None, tuple[Instrument, ...], FloatArray]:
-    """Write L.npy, V.npy with the `kept` directions, S.npz and, if the blocks have them, scores.npz.
-
-    Returns what the tables of flags are made from, so that nothing has to be read back, and `usual_here` of all blocks.
-    """
+) -> WrittenBlocks:
+    """Write L.npy, V.npy with the `kept` directions, S.npz and, if the blocks have them, scores.npz."""
     rows, columns = shape
     flags, scores, scan = list[FlaggedEntries](), list[ColumnScores](), InstrumentScan(rows)
-    usual_here = np.zeros((rows, 2))
+    usual_here, per_sample = np.zeros((rows, 2)), np.zeros(columns, np.int64)
     with (
         columns_file(target / "L.npy", rows, columns) as append_L,
         columns_file(target / "V.npy", int(kept.sum()), columns, turned=True) as append_V,
@@ -60,14 +70,18 @@ def write_blocks(
             append_V(block.V[:, kept].T)
             append_S(block.S)
             flags.append(flagged_entries(block))
+            per_sample[block.start : block.start + block.S.shape[1]] = np.diff(block.S.indptr)
+            if sum(part.off.size for part in flags) > 2 * MOST_LISTED:
+                flags = [_furthest_off(_joined(flags))]
             scan.add(block.start, block.scanned)
             usual_here += 0.0 if block.usual_here is None else block.usual_here
             if block.scores is not None:
                 scores.append(block.scores)
+    listed = _furthest_off(_joined(flags))
     if not scores:
-        return _joined(flags), None, (), usual_here
+        return WrittenBlocks(listed, per_sample, None, (), usual_here)
     np.savez(target / SCORES, **asdict(_joined(scores)))
-    return _joined(flags), _joined(scores), scan.found(), usual_here
+    return WrittenBlocks(listed, per_sample, _joined(scores), scan.found(), usual_here)
 
 
 def flagged_entries(block: ResultBlock) -> FlaggedEntries:
@@ -81,6 +95,15 @@ def flagged_entries(block: ResultBlock) -> FlaggedEntries:
     off = L + S.data - found.expected
     judged = found.z, found.exceeded_by, found.values, found.consortium_z
     return FlaggedEntries(S.indices, here, found.expected, off, *judged)
+
+
+def _furthest_off(entries: FlaggedEntries) -> FlaggedEntries:
+    """The MOST_LISTED furthest off, column by column."""
+    if entries.off.size <= MOST_LISTED:
+        return entries
+    size = np.abs(np.where(np.isnan(entries.z), entries.off, entries.z))
+    kept = np.sort(np.argpartition(-size, MOST_LISTED)[:MOST_LISTED])
+    return FlaggedEntries(*(getattr(entries, field.name)[kept] for field in fields(entries)))
 
 
 def _joined(parts: Sequence[PerColumn]) -> PerColumn:

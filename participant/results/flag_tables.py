@@ -21,7 +21,7 @@ from dcfpca.python_api.result_files import escaped_cell
 from dcfpca.rpca.method import ColumnScores, FloatArray, Instrument
 from participant.data.rules import Breach
 from participant.findings.causes import Cause
-from participant.results.block_files import FlaggedEntries
+from participant.results.block_files import MOST_LISTED, FlaggedEntries, WrittenBlocks
 
 OUTLIERS, SAMPLES, INSTRUMENTS, RULES = "outliers.csv", "samples.csv", "instruments.csv", "rules.csv"
 SCHEMA = 3
@@ -74,6 +74,7 @@ class FlaggedResult:
     """What the tables are made from. `deviation` is the null's deviation of each feature, in the data's units."""
 
     entries: FlaggedEntries
+    per_sample: NDArray[np.int64]  # flagged entries of each sample, listed or not
     deviation: FloatArray
     scores: ColumnScores
     ids: Sequence[str]
@@ -82,6 +83,21 @@ class FlaggedResult:
     causes: Sequence[Cause | None]  # of every entry
     instruments: Sequence[Instrument] = ()
     cut: float = np.nan  # of consortium_z: beyond it, the consortium finds an entry unusual
+
+    @staticmethod
+    def of(
+        written: WrittenBlocks,
+        deviation: FloatArray,
+        ids: Sequence[str],
+        features: Sequence[str],
+        rate: float,
+        causes: Sequence[Cause | None],
+        cut: float = np.nan,
+    ) -> FlaggedResult:
+        """Of written blocks that have scores."""
+        assert written.scores is not None
+        flags, counts, scores = written.flags, written.per_sample, written.scores
+        return FlaggedResult(flags, counts, deviation, scores, ids, features, rate, causes, written.instruments, cut)
 
     def sentences(self) -> list[str]:
         """One for each instrument that repeats or drifts."""
@@ -121,14 +137,17 @@ def write_rule_table(target: Path, found: Sequence[Breach], ids: Sequence[str]) 
     return [RULES]
 
 
-def tables_entry(files: Sequence[str]) -> dict[str, Any]:
-    """What the manifest says about the tables."""
+def tables_entry(files: Sequence[str], flagged: int = 0) -> dict[str, Any]:
+    """What the manifest says about the tables of a result with so many flagged entries."""
     columns = {"outliers": OUTLIER_COLUMNS, "samples": SAMPLE_COLUMNS}
     if INSTRUMENTS in files:
         columns["instruments"] = INSTRUMENT_COLUMNS
     if RULES in files:
         columns["rules"] = RULE_COLUMNS
-    note = {} if any(name.endswith(".parquet") for name in files) else {"note": WITHOUT_PARQUET}
+    notes = [] if any(name.endswith(".parquet") for name in files) else [WITHOUT_PARQUET]
+    if flagged > MOST_LISTED:
+        notes.append(f"Of {flagged:,} flagged entries, outliers lists the {MOST_LISTED:,} furthest off; S.npz has all")
+    note = {"note": ". ".join(notes)} if notes else {}
     units = (
         "observed, expected and deviation are in the units of the data; z is in deviations of the feature's noise "
         "at this site, consortium_z in those of all sites, from what all sites share"
@@ -191,7 +210,7 @@ def _samples(result: FlaggedResult) -> Iterator[Chunk]:
             [result.ids[column] for column in chosen],
             scores.p_value[chosen],
             odd[chosen],
-            np.diff(bounds)[chosen],
+            result.per_sample[chosen],
             scores.largest_z[chosen],
             scores.distance[chosen],
             [_top_features(result, slice(bounds[column], bounds[column + 1])) for column in chosen],

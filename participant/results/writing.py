@@ -84,8 +84,8 @@ def write_results(
         np.save(target / "U.npy", factor[:, kept])
         broadcast = final.broadcast
         np.savez(target / CONSENSUS, tensor=broadcast.tensor, scalars=broadcast.scalars, stage=final.stage, form=FORM)
-        flags, scores, instruments, usual_here = write_blocks(target, site.finish(final), (spec.rows, columns), kept)
-        files += [SCORES] if scores else []
+        written = write_blocks(target, site.finish(final), (spec.rows, columns), kept)
+        files += [SCORES] if written.scores else []
         manifest = manifest_entries(facts, spec, int(np.count_nonzero(kept)), columns, site.certificate())
         if scaling := _write_scaling(target, model):
             manifest["scaling"] = scaling
@@ -99,21 +99,21 @@ def write_results(
         shifts = site_shifts(judge, units, data, called)
         if shifts:
             log("site_differs", level="warning", run=facts.run_id, features=len(shifts))
-        shifts += usual_here_notes(usual_here, columns, called) + own_view_note(judge, site.certificate())
+        shifts += usual_here_notes(written.usual_here, columns, called) + own_view_note(judge, site.certificate())
         standing = ALONE if facts.alone else site_standing(judge, site.certificate())
         verdict = method.verdict(final, called)
         manifest["verdict"] = verdict_entry(verdict, facts.outcome, standing, shifts)
         tables = write_rule_table(target, list(breaches(data, names.features, names.rules)), ids)
-        if scores and judge:
-            causes = explain_flags(judge, data, flags, names.features)
-            flagged = FlaggedResult(
-                flags, judge.deviation, scores, ids, names.features, spec.flag_rate, causes, instruments, judge.plan.cut
+        if written.scores and judge:
+            causes = explain_flags(judge, data, written.flags, names.features)
+            flagged = FlaggedResult.of(
+                written, judge.deviation, ids, names.features, spec.flag_rate, causes, judge.plan.cut
             )
             manifest["instruments"] = flagged.sentences()
             tables += write_flag_tables(target, flagged)
         files += tables
         if tables:
-            manifest["tables"] = tables_entry(tables)
+            manifest["tables"] = tables_entry(tables, int(written.per_sample.sum()))
         write_manifest(target, manifest, files)
     return shared
 

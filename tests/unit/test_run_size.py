@@ -32,6 +32,7 @@ def test_many_features_are_said_with_the_largest_update_and_what_sends_less() ->
 def test_many_secure_sites_are_said_and_plain_ones_are_not() -> None:
     (note,) = size_notes(spec_of(20), 300)
     assert "square of its 300 sites" in note
+    assert "279 MB of memory and 10 s of CPU" in note
     assert size_notes(spec_of(20, aggregation="plain"), 300) == []
 
 

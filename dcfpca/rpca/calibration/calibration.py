@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +34,7 @@ class Calibration:
     own: FloatArray  # m: the part of a score's variance that no factor has
     above: FloatArray  # m: units of deviations above what is expected
     below: FloatArray
-    entries: FloatArray  # m: of the feature, at all sites
+    entries: FloatArray  # m: of the feature, that were counted at all sites
     tails: FloatArray  # m × ranks: sizes that so many entries of the feature exceed
     factor: FloatArray  # m × m, or m × 0
     freedom: float = 0.0
@@ -72,11 +73,11 @@ class Calibration:
         """The model of scores."""
         return ScoreModel(self.mean, self.factor, self.own, self.of_few_values)
 
-    def rank_of(self, sizes: FloatArray) -> FloatArray:
-        """The most entries of the feature that lie beyond these sizes (m × n), in steps of TAIL_RANKS; NaN: more."""
+    def rank_of(self, sizes: FloatArray, features: NDArray[np.integer[Any]]) -> FloatArray:
+        """The most entries that lie beyond each of these sizes in its feature, in steps of TAIL_RANKS; NaN: more."""
         rank = np.full(sizes.shape, np.nan)
         for number, size in zip(reversed(TAIL_RANKS), self.tails.T[::-1], strict=True):
-            rank = np.where(sizes >= size[:, None], number, rank)
+            rank = np.where(sizes >= size[features], number, rank)
         return rank
 
     def tensor(self) -> FloatArray:

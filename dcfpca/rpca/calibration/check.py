@@ -14,13 +14,20 @@ from numpy.typing import NDArray
 from dcfpca.rpca.calibration.calibration import Calibration
 from dcfpca.rpca.calibration.empirical_null import SIZE_BINS, units_by_side
 from dcfpca.rpca.calibration.expectation import doubt
-from dcfpca.rpca.column_blocks import blocks, units_of
+from dcfpca.rpca.column_blocks import units_of
 from dcfpca.rpca.method import Consensus, FloatArray, Kind, Layout, Outcome, TensorMessage, Total
 from dcfpca.rpca.own_view.carriers import FAILS, carried, error_ratio
 from dcfpca.rpca.own_view.own_view import kept_arrays, kept_view, own_plan, sample_of
 from dcfpca.rpca.own_view.slips import Slips, kept_slips, slip_shares
 from dcfpca.rpca.refinement.closing_plan import CHECK, VERDICT, ClosingPlan, local_rate
-from dcfpca.rpca.refinement.closing_stage import CARRIERS, COUNTERS, WANTED, ClosingStage, hidden_columns
+from dcfpca.rpca.refinement.closing_stage import (
+    CARRIERS,
+    COUNTERS,
+    WANTED,
+    ClosingStage,
+    hidden_columns,
+    sampled_blocks,
+)
 from dcfpca.rpca.refinement.hidden_entries import HiddenColumns
 from dcfpca.rpca.refinement.noise_scale import count_sizes
 from dcfpca.rpca.refinement.null import furthest_usual
@@ -80,7 +87,8 @@ class Check(ClosingStage):
         slips = slip_shares(mine.calibration, mine.columns, M, expect_entries(mine, M, M), units, self._local)
         anew = flagged_anew(plan, mine, slips, M, np.random.default_rng([hidden.seed, 0]))
         votes = np.append(float(ratio > FAILS), projector[np.triu_indices(self.width)])
-        return kept_arrays(mine, ratio) | slips.arrays(), anew * hidden.shape[1] / M.shape[1], votes
+        anew = anew * hidden.shape[1] / M.shape[1] * min(plan.sample_share, 1.0)
+        return kept_arrays(mine, ratio) | slips.arrays(), anew, votes
 
     def _update(self, plan: ClosingPlan, anew: float, counted: FloatArray, votes: FloatArray) -> TensorMessage:
         shares = np.append(anew, counted) / plan.columns / plan.U.shape[0]
@@ -92,7 +100,8 @@ class Check(ClosingStage):
         assert plan.calibration is not None
         drawn, votes, projectors = self._read(total.sums.scalars)
         projectors = projectors[: plan.rank, : plan.rank]
-        ordinary, entries, flagged = np.maximum(drawn, 0.0) * plan.columns * plan.U.shape[0]
+        of_sample = np.maximum(drawn, 0.0) * plan.columns * plan.U.shape[0]
+        ordinary, entries, flagged = of_sample / min(plan.sample_share, 1.0)
         untold = flagged * doubt(plan.U.shape[0], plan.columns)
         found = {
             "ordinary": ordinary + UNTOLD * untold,
@@ -145,12 +154,11 @@ class CheckPart:
     arrays: dict[str, NDArray[np.generic]]
 
     def __call__(self, site: StagedSite) -> FloatArray:
-        """How many entries there are, and how many are flagged."""
+        """How many entries there are, and how many are flagged, in its sample of the columns."""
         site.kept.update(self.arrays)
         plan, total = ClosingPlan.of(self.asked.broadcast), np.zeros(SUMS - 2)
         mine, slips = kept_view(plan, site.kept), kept_slips(site.kept)
-        for cut in blocks(site.view.own):
-            M = site.view.whole.read(*cut)
+        for _, (M,) in sampled_blocks(site, plan.sample_share, lambda *cut: [site.view.whole.read(*cut)]):
             total += np.count_nonzero(~np.isnan(M)), np.count_nonzero(_scored(plan, mine, slips, M).flagged)
         return total
 

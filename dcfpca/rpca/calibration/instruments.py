@@ -69,7 +69,12 @@ class _Runs:
     def add_distinct(self, values: FloatArray, start: int) -> None:
         """Further values of neighbouring samples, no two neighbours of which are equal."""
         self._count(values)
-        last = values.size - 1
+        last, open_run = values.size - 1, self.current
+        if last and open_run is not None and open_run.length == 1 and open_run.value != values[0]:
+            # Nearly always so where values are continuous; what follows does the same, ten times as slowly.
+            self.pairs += last + 1
+            self.current = Run(float(values[last]), start + last, start + last, 1)
+            return
         self._append(Run(float(values[0]), start, start, 1))
         if last:
             self.end()

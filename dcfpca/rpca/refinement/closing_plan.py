@@ -49,6 +49,9 @@ ENOUGH = 500.0  # samples that tell the tails of features, where no round checks
 # Columns, or entries where features are few, of all sites that are enough to tell ranks apart: with more, each rank's
 # error is known to far less than the margin that it is held against.
 MOST_COLUMNS, MOST_ENTRIES = 10_000.0, 4e6
+# A column's own coefficients err by as much as directions of one column a feature do: of ten a feature, directions add
+# a tenth to the squared error of L, and all columns could take no more of it away.
+PER_FEATURE = 10.0
 # Of all columns: beside the sums over all, those over nearly all would tell of the few that are left out.
 LARGEST_SAMPLE = 0.5
 
@@ -109,9 +112,22 @@ class ClosingPlan:
 
     @property
     def sample_share(self) -> float:
-        """The share of all columns that is enough to tell ranks apart; also that takes part in a round which hides
-        entries, because it serves that alone."""
-        share = float(max(MOST_COLUMNS, MOST_ENTRIES / self.U.shape[0]) / self.columns)
+        """The share of all columns, at least 1 if all, that is enough to tell ranks apart, and to tell the null."""
+        return self._share(max(MOST_COLUMNS, MOST_ENTRIES / self.U.shape[0]))
+
+    @property
+    def refined_share(self) -> float:
+        """… that takes part in a round of refinement. One that hides entries serves to tell the rank alone."""
+        least = MOST_COLUMNS if self.hiding else max(MOST_COLUMNS, PER_FEATURE * self.U.shape[0])
+        return self._share(max(least, MOST_ENTRIES / self.U.shape[0]))
+
+    @property
+    def judged_share(self) -> float:
+        """… whose deviations make the null. A fit that was not refined judges by its own L, which it has of all."""
+        return self.sample_share if self.ending is FitEnding.REFINED else 1.0
+
+    def _share(self, enough: float) -> float:
+        share = float(enough / self.columns)
         return share if share <= LARGEST_SAMPLE else max(share, 1.0)
 
     @property

@@ -189,7 +189,8 @@ class ClosingStage(Stage):
         mine, flagged, seen, squares, unusual = kept_view(plan, site.kept), 0, 0, 0.0, 0.0
         slips = kept_slips(site.kept)
         for M, block in results(site, plan, hiding=False):
-            scored = _scored(plan, mine, slips, M, block)
+            places = np.arange(block.start, block.start + M.shape[1])
+            scored = _scored(plan, mine, slips, M, block, refined_here(site, plan, places))
             unusual += float(scored.usual_here.sum()) if scored.usual_here is not None else 0.0
             R = np.where(np.isnan(M), 0.0, M - scored.L) - scored.S.toarray()
             flagged, seen = flagged + scored.S.nnz, seen + int(np.count_nonzero(~np.isnan(M)))
@@ -254,13 +255,29 @@ def results(site: StagedSite, plan: ClosingPlan, hiding: bool) -> Iterator[tuple
             yield hidden.read(block.start, block.start + block.L.shape[1]), block
         return
     for first, last in blocks(site.view.own):
-        M, model = hidden.read(first, last), plan.model
-        V = fit_freely(model, M)
-        if (start := carried_coefficients(site, model, slice(first, last))) is not None:
-            V = better_of(model, M, V, fit_columns(model, M, start))
-        wide = np.zeros((last - first, plan.U.shape[1]))
-        wide[:, : plan.rank] = V
-        yield M, ResultBlock(first, model.low_rank(V), scipy.sparse.csc_array(M.shape), wide)
+        M = hidden.read(first, last)
+        V = coefficients(site, plan, M, np.arange(first, last))
+        yield M, ResultBlock(first, plan.model.low_rank(V[:, : plan.rank]), scipy.sparse.csc_array(M.shape), V)
+
+
+def coefficients(site: StagedSite, plan: ClosingPlan, M: FloatArray, places: Places) -> FloatArray:
+    """Coefficients of these columns, as many as the plan's U has: from the data alone, or, where it is better, from
+    those of the last round that the column took part in."""
+    model, wide = plan.model, np.zeros((M.shape[1], plan.U.shape[1]))
+    V, refined = fit_freely(model, M), refined_here(site, plan, places)
+    own = slice(None) if refined.all() else np.flatnonzero(refined)
+    if (start := carried_coefficients(site, model, places[own])) is not None and refined.any():
+        V[own] = better_of(model, M[:, own], V[own], fit_columns(model, M[:, own], start))
+    wide[:, : plan.rank] = V
+    return wide
+
+
+def refined_here(site: StagedSite, plan: ClosingPlan, places: Places) -> NDArray[np.bool_]:
+    """Which of these columns, in ascending order, take part in the refinement at the final rank."""
+    if plan.refined_share >= 1.0 or not places.size:
+        return np.ones(places.size, dtype=bool)
+    first = int(places[0])
+    return hidden_columns(site).sampled(first, int(places[-1]) + 1, plan.refined_share)[places - first]
 
 
 def keep_coefficients(site: StagedSite, model: ColumnModel, V: FloatArray) -> None:
@@ -309,12 +326,18 @@ def carrier_notes(consensus: Consensus) -> tuple[str, ...]:
 
 
 def _scored(
-    plan: ClosingPlan, mine: ClosingPlan | None, slips: Slips | None, M: FloatArray, block: ResultBlock
+    plan: ClosingPlan,
+    mine: ClosingPlan | None,
+    slips: Slips | None,
+    M: FloatArray,
+    block: ResultBlock,
+    refined: NDArray[np.bool_],
 ) -> ResultBlock:
-    """The block with its scores, and with outliers by the null where the fit's own are not exact."""
+    """The block with its scores, and with outliers by the null where the fit's own are not exact; `refined` columns
+    took part in what the model is made from."""
     if not plan.has_null:
         return block
-    scored, shared = score_twice(plan, mine, M, block.L, block.V, slips)
+    scored, shared = score_twice(plan, mine, M, block.L, block.V, slips, refined)
     scores = ColumnScores(scored.p_value, scored.largest_z, scored.distance)
     block = replace(block, scores=scores, scanned=scan_block(M, scored.z, plan.null_scale))
     if plan.ending is FitEnding.EXACT:

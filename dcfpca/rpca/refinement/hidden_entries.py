@@ -127,28 +127,33 @@ class HiddenColumns:
         cut, loops = (start, stop), compiled_loops()
         if loops is not None and cut not in self._places:
             self._places[cut] = None
-            loops.hide(*self._drawn(start, stop), shown)
+            loops.hide(*self._drawn(slice(start, stop)), shown)
         else:
             shown.reshape(-1)[self._hidden_places(cut)] = np.nan
         return shown
 
     def hidden(self, start: int, stop: int) -> NDArray[np.bool_]:
         """Which entries of columns start … stop − 1 are hidden, observed or not: about this share of them."""
-        hidden, loops = np.empty((self.shape[0], stop - start), np.bool_), compiled_loops()
-        (numpy_mark_hidden if loops is None else loops.mark_hidden)(*self._drawn(start, stop), hidden)
+        return self.hidden_at(slice(start, stop))
+
+    def hidden_at(self, places: Places | slice) -> NDArray[np.bool_]:
+        """… of these columns."""
+        keys, most = self._drawn(places)
+        hidden, loops = np.empty((self.shape[0], keys.size), np.bool_), compiled_loops()
+        (numpy_mark_hidden if loops is None else loops.mark_hidden)(keys, most, hidden)
         return hidden
 
     def sampled(self, start: int, stop: int, share: float) -> NDArray[np.bool_]:
         """Which of columns start … stop − 1 are in a sample of this share, by their content and the seed."""
         if share >= 1.0:
             return np.ones(stop - start, dtype=bool)
-        return np.asarray(mixed(self._drawn(start, stop)[0]) < np.uint64(share * 2.0**64))
+        return np.asarray(mixed(self._drawn(slice(start, stop))[0]) < np.uint64(share * 2.0**64))
 
-    def parts(self, start: int, stop: int, count: int) -> NDArray[np.uint64]:
-        """In which of this many equal parts the entries of columns start … stop − 1 are, by row and by the content of
-        the column alone: the same parts for the same data, whatever the seed."""
+    def parts(self, places: Places | slice, count: int) -> NDArray[np.uint64]:
+        """In which of this many equal parts the entries of these columns are, by row and by the content of the column
+        alone: the same parts for the same data, whatever the seed."""
         rows = np.arange(1, self.shape[0] + 1, dtype=np.uint64)[:, None] * FIRST
-        return np.asarray(mixed(~self._content()[start:stop] + rows) // np.uint64(2**64 // count + 1))
+        return np.asarray(mixed(~self._content()[places] + rows) // np.uint64(2**64 // count + 1))
 
     def _content(self) -> Keys:
         """The keys of all columns."""
@@ -156,9 +161,9 @@ class HiddenColumns:
             self.keys = _numbered(np.concatenate([column_keys(self.columns.read(*cut)) for cut in blocks(self)]))
         return self.keys
 
-    def _drawn(self, start: int, stop: int) -> tuple[Keys, np.uint64]:
+    def _drawn(self, places: Places | slice) -> tuple[Keys, np.uint64]:
         """What an entry is drawn with: the keys of these columns under the seed, and the bound below which it hides."""
-        keys = self._content()[start:stop]
+        keys = self._content()[places]
         return keys + np.uint64(self.seed * int(SECOND) & MASK), np.uint64(self.share * 2.0**64)
 
     def _hidden_places(self, cut: tuple[int, int]) -> Places:

@@ -6,6 +6,7 @@ them the tails are gone. Of all features together a site has enough entries that
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -24,10 +25,20 @@ from dcfpca.rpca.calibration.sample_test import (
     fit_sample_null,
 )
 from dcfpca.rpca.calibration.sample_test import COUNTS as ODDNESS_COUNTS
-from dcfpca.rpca.method import Consensus, FloatArray, Layout, Outcome, ResultBlock, TensorMessage, Total
+from dcfpca.rpca.method import Consensus, FloatArray, Layout, Outcome, TensorMessage, Total
 from dcfpca.rpca.own_view.own_view import columns_sample
 from dcfpca.rpca.refinement.closing_plan import CHECK, NULL, ClosingPlan, FitEnding, local_rate, unchecked_rate
-from dcfpca.rpca.refinement.closing_stage import COUNTERS, ClosingStage, hidden_columns, results, with_made_by
+from dcfpca.rpca.refinement.closing_stage import (
+    COLUMNS_CHANGED,
+    COUNTERS,
+    ClosingStage,
+    coefficients,
+    hidden_columns,
+    refined_here,
+    results,
+    sampled_blocks,
+    with_made_by,
+)
 from dcfpca.rpca.refinement.hidden_entries import HiddenColumns
 from dcfpca.rpca.refinement.identifiability import OUTLYING, features_of_block, samples_without
 from dcfpca.rpca.refinement.noise_scale import DISTANCE_BINS, count_above, count_sides, count_sizes, distance_scale
@@ -101,11 +112,11 @@ class Null(ClosingStage):
         # Where nothing is merged, features' own counts have their tails, and nothing depends on the split into sites.
         merged = self._least > 1
         counts = NullCounts(above, below, np.rint(sizes * self.up.rows) if merged else pooled_sizes(plan, above, below))
-        sites = total.contributors
-        merging = Merging(plan.columns / sites, sites, self._least)
+        sites, counted = total.contributors, plan.columns if plan.judged_share >= 1.0 else float(np.rint(head[0]))
+        merging = Merging(counted / sites, sites, self._least)
         checked = plan.ending is FitEnding.REFINED and plan.calibration.whole
         rate, rows = self._rate, self.up.rows
-        local = local_rate(rate, rows) if checked else unchecked_rate(rate, plan.columns)
+        local = local_rate(rate, rows) if checked else unchecked_rate(rate, counted)
         found = with_null(plan, counts, local, merging)
         plan = replace(
             plan,
@@ -135,8 +146,11 @@ class Null(ClosingStage):
         tensor_rounding, rounding = (bound * n for bound in total.rounding)
         (columns, far, entries, odd), absent, (distances, oddness, sizes) = _parts(self.width, sums.scalars * n)
         counts, together = sums.tensor * n, pooled_features(ClosingPlan.of(consensus.broadcast).few)
-        if reason := self.changed_columns(columns / n, total):
+        everybody = ClosingPlan.of(consensus.broadcast).judged_share >= 1.0
+        if everybody and (reason := self.changed_columns(columns / n, total)):
             return reason
+        if exceeds(columns, n, rounding):
+            return COLUMNS_CHANGED
         if reason := broken_count(counts, tensor_rounding, what="a count of residuals"):
             return reason
         of_columns = np.concatenate([distances, oddness, [odd]])
@@ -150,7 +164,7 @@ class Null(ClosingStage):
         if unequal(by_feature.mean(), entries, summed + rounding):
             return "the counts of residuals do not add up to the entries"
         known = consensus.memory.get(ENTRIES)
-        if known is not None and total.whole and unequal(by_feature, known, summed):
+        if known is not None and total.whole and (unequal if everybody else exceeds)(by_feature, known, summed):
             return "the counts of a feature do not add up to its entries in earlier rounds"
         if unequal(sizes.sum(), by_feature[together].sum() / self.up.rows, summed + SIZE_BINS.count * rounding):
             return "the pooled sizes are not the sum over the features"
@@ -195,9 +209,9 @@ class NullPart:
     def __call__(self, site: StagedSite) -> FloatArray:
         """The sums, as one vector."""
         plan, total = with_made_by(ClosingPlan.of(self.asked.broadcast), site.kept), np.zeros(self.layout.size)
-        for M, block in results(site, plan, hiding=False):
-            found, distance = expect_entries(plan, M, block.L), squared_distance(plan, block.V)
-            total += null_update(plan, M, block, found, distance).flat()
+        for M, L, V, refined in _fitted(site, plan):
+            found, distance = expect_entries(plan, M, L, refined=refined), squared_distance(plan, V)
+            total += null_update(plan, M, L, V, found, distance).flat()
         return total
 
 
@@ -211,11 +225,26 @@ def _deviations(plan: ClosingPlan) -> FloatArray:
     return np.sqrt(np.maximum(plan.subspace.variance, np.finfo(np.float64).tiny))
 
 
+def _fitted(
+    site: StagedSite, plan: ClosingPlan
+) -> Iterator[tuple[FloatArray, FloatArray, FloatArray, NDArray[np.bool_]]]:
+    """Columns that make the null, their L and coefficients, and which of them took part in the refinement."""
+    if plan.ending is not FitEnding.REFINED:
+        for M, block in results(site, plan, hiding=False):
+            yield M, block.L, block.V, np.ones(M.shape[1], dtype=bool)
+        return
+    hidden = hidden_columns(site)
+    hidden.hiding = False
+    for places, (M,) in sampled_blocks(site, plan.judged_share, lambda first, last: [hidden.read(first, last)]):
+        V = coefficients(site, plan, M, places)
+        yield M, plan.model.low_rank(V[:, : plan.rank]), V, refined_here(site, plan, places)
+
+
 def null_update(
-    plan: ClosingPlan, M: FloatArray, block: ResultBlock, found: Expected, distance: FloatArray
+    plan: ClosingPlan, M: FloatArray, L: FloatArray, V: FloatArray, found: Expected, distance: FloatArray
 ) -> TensorMessage:
     """The sums of the null round over these columns."""
-    one, z, L = np.ones(len(M)), found.z, block.L
+    one, z = np.ones(len(M)), found.z
     counts = np.column_stack(count_sides(z, one, SIZE_BINS, 0.0))
     seen = np.count_nonzero(~np.isnan(M), axis=0)
     beyond = np.count_nonzero(np.abs(z) > (OUTLYING if plan.ending is FitEnding.EXACT else 5.0), axis=0)

@@ -79,7 +79,7 @@ class Refinement(ClosingStage):
         self._least, self._most_rest = least, MOST_REST_JUDGED if whole else MOST_REST
 
     def answer(self, site: StagedSite, asked: Consensus) -> TensorMessage:
-        """The sums of a round, after the columns were fitted again: a sample of them, while entries are hidden."""
+        """The sums of a round, after its sample of the columns was fitted again."""
         plan, hidden = ClosingPlan.of(asked.broadcast), hidden_columns(site)
         hidden.hiding, model, columns = plan.hiding, plan.model, site.view.own.shape[1]
         total, V = np.zeros(self.up.size), np.zeros((columns, plan.rank))
@@ -88,7 +88,7 @@ class Refinement(ClosingStage):
             whole = hidden.columns.read(first, last)
             return [whole, hidden.shown_of(whole, first)]
 
-        for places, (whole, M) in sampled_blocks(site, taking_part(plan), read):
+        for places, (whole, M) in sampled_blocks(site, plan.refined_share, read):
             # Where this site took no part in the round before, V begins at the data alone.
             start = None if plan.fresh else carried_coefficients(site, model, places)
             V[places] = fit_freely(model, M) if start is None else fit_columns(model, M, start)
@@ -126,7 +126,8 @@ class Refinement(ClosingStage):
         plan, moved = _stepped(asked, totals)
         if measuring:
             # Where nothing is merged, nothing may depend on how columns are split over sites.
-            groups = asked.columns if self._least == 1 else asked.columns / (total.contributors * self._least)
+            counted = asked.columns * min(asked.refined_share, 1.0)
+            groups = counted if self._least == 1 else counted / (total.contributors * self._least)
             told = FEWEST_GROUPS <= groups <= MOST_GROUPS
             plan = _measured(asked, plan, totals, BOUND_ROUNDS + 1.0 if final else done, told)
             # At the final rank merged counts of few columns let the noise jump about its value; its mean rests.
@@ -138,7 +139,7 @@ class Refinement(ClosingStage):
         stage = self.name
         if rests or spent or (not final and (steady or done >= BOUND_ROUNDS)):
             stage, plan = self.after_fit(plan) if final else VALIDATE, replace(plan, hiding=False)
-        if taking_part(asked) >= 1.0:
+        if asked.refined_share >= 1.0:
             entries = (totals.above + totals.below).sum(axis=1)
             consensus = replace(consensus, memory={**consensus.memory, ENTRIES: entries})
         counters = (columns, done, final, float(bool(limited) or (spent and not rests)))
@@ -146,8 +147,8 @@ class Refinement(ClosingStage):
 
     def _rest(self, plan: ClosingPlan) -> float:
         """How little L must move: a share of the noise, or of the error that any estimate of this rank has."""
-        rows = plan.U.shape[0]
-        freedom = plan.rank * (rows + plan.columns) / (rows * plan.columns)
+        rows, columns = plan.U.shape[0], plan.columns * min(plan.refined_share, 1.0)
+        freedom = plan.rank * (rows + columns) / (rows * columns)
         return float(np.clip(self._most_rest / MOST_REST * REST_OF_ERROR * np.sqrt(freedom), REST, self._most_rest))
 
     def conserved(self, consensus: Consensus, total: Total) -> str:
@@ -160,7 +161,7 @@ class Refinement(ClosingStage):
         columns, counted = (float(share) for share in sums.scalars[:2])
         if reason := self.changed_columns(columns, total):
             return reason
-        everybody = taking_part(plan) >= 1.0
+        everybody = plan.refined_share >= 1.0
         if (unequal if everybody else exceeds)(counted, columns, 2.0 * total.rounding[1]):
             return "the sums are not of the columns that take part"
         rounding = total.rounding[0] * n
@@ -259,11 +260,6 @@ def _units(plan: ClosingPlan) -> FloatArray:
     """The deviation of each direction's coefficients, never zero."""
     largest = float(plan.variance.max(initial=0.0))
     return np.asarray(np.sqrt(np.maximum(plan.variance, max(1e-12 * largest, np.finfo(np.float64).tiny))))
-
-
-def taking_part(plan: ClosingPlan) -> float:
-    """The share of the columns, at least 1 if all, that take part in a round with this plan."""
-    return plan.sample_share if plan.hiding else 1.0
 
 
 def refinement_update(plan: ClosingPlan, whole: FloatArray, M: FloatArray, V: FloatArray) -> TensorMessage:

@@ -9,7 +9,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from dcfpca.rpca.calibration.calibration import CONSTANT
+from dcfpca.rpca.calibration.calibration import CONSTANT, Calibration
 from dcfpca.rpca.calibration.expectation import (
     TRUSTED,
     Expectation,
@@ -44,13 +44,22 @@ class Scored:
 
     others: Expected
     z: FloatArray  # deviation from what is expected, in units of the feature and side; NaN where unobserved
-    entry_p_value: FloatArray
-    exceeded_by: FloatArray  # at most so many entries of the feature are further off; NaN: more than is told
-    values: FloatArray  # m: entries of the feature at all sites
+    calibration: Calibration  # that they are held against
     flagged: NDArray[np.bool_]
     distance: FloatArray  # T²
     largest_z: FloatArray
     p_value: FloatArray  # of the column
+
+    @property
+    def entry_p_value(self) -> FloatArray:
+        """The probability of an ordinary entry at least this far off."""
+        return self.calibration.null.tail(self.z)
+
+    @property
+    def exceeded_by(self) -> FloatArray:
+        """At most so many of the feature's counted entries are further off; NaN: more than is told."""
+        rows = np.broadcast_to(np.arange(len(self.z))[:, None], self.z.shape)
+        return self.calibration.rank_of(np.where(np.isnan(self.z), 0.0, np.abs(self.z)), rows)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,10 +82,12 @@ def squared_distance(plan: ClosingPlan, V: FloatArray) -> FloatArray:
     return np.asarray(np.sum(V[:, : plan.rank] ** 2 / variance, axis=1))
 
 
-def expect_entries(plan: ClosingPlan, M: FloatArray, L: FloatArray, *, fresh: bool = False) -> Expected:
+def expect_entries(
+    plan: ClosingPlan, M: FloatArray, L: FloatArray, *, fresh: bool = False, refined: NDArray[np.bool_] | None = None
+) -> Expected:
     """What the others predict of every entry: by the whole covariance of scores where the run has it, by the directions
     of a refined L where features are many, and by L itself where a fit was not refined. `fresh` columns had no part in
-    the model."""
+    the model, `refined` ones (None: all) a part in the directions."""
     calibration = plan.calibration
     if plan.ending is not FitEnding.REFINED or calibration is None:
         z, noise = (M - L) / plan.noise[:, None], np.broadcast_to(plan.noise[:, None], M.shape)
@@ -90,7 +101,8 @@ def expect_entries(plan: ClosingPlan, M: FloatArray, L: FloatArray, *, fresh: bo
         expected, deviation = (
             np.concatenate([getattr(found, name) for _, found in parts], axis=1) for name in ("score", "deviation")
         )
-        odd = _oddness(plan, model, parts, 1.0, None if fresh else plan.calm(M))
+        taken = plan.calm(M) if refined is None else plan.calm(M) & refined
+        odd = _oddness(plan, model, parts, 1.0, None if fresh else taken)
         return Expected(expected, (M - expected) / deviation, odd, expected, deviation, near)
     shape, model = calibration.shape, calibration.model
     scores = shape.forward(M)
@@ -133,20 +145,27 @@ def _chunks(model: ScoreModel, M: FloatArray) -> tuple[slice, ...]:
     return tuple(chunks(rows, width, M.shape[1])) or (slice(0, 0),)
 
 
-def score_columns(plan: ClosingPlan, M: FloatArray, L: FloatArray, V: FloatArray, *, fresh: bool = False) -> Scored:
+def score_columns(
+    plan: ClosingPlan,
+    M: FloatArray,
+    L: FloatArray,
+    V: FloatArray,
+    refined: NDArray[np.bool_] | None = None,
+    *,
+    fresh: bool = False,
+) -> Scored:
     """Hold columns, with the normal part L and coefficients V, against the null of the plan; `fresh` ones had no part
-    in the run."""
+    in the run, `refined` ones (None: all) in the refinement."""
     assert plan.calibration is not None  # a plan with a null has one
-    found, null = expect_entries(plan, M, L, fresh=fresh), plan.calibration.null
+    found = expect_entries(plan, M, L, fresh=fresh, refined=refined)
     z = found.z / np.where(found.z > 0.0, plan.calibration.above[:, None], plan.calibration.below[:, None])
     # Where as good as no entry has another value, nobody can say how far off another would be.
     z = np.where((plan.one_value >= CONSTANT)[:, None] & ~np.isnan(z), 0.0, z)
-    distance, p = squared_distance(plan, V), null.tail(z)
-    of_column = _sample_p_value(plan, found, p, distance, fresh and plan.ending is FitEnding.REFINED)
+    distance = squared_distance(plan, V)
+    of_column = _sample_p_value(plan, found, z, distance, fresh and plan.ending is FitEnding.REFINED)
     sizes = np.where(np.isnan(z), 0.0, np.abs(z))
-    rank = plan.calibration.rank_of(sizes)
-    values, largest = plan.calibration.entries, sizes.max(axis=0, initial=0.0)
-    return Scored(found, z, p, rank, values, sizes > null.cut, distance, largest, of_column)
+    largest = sizes.max(axis=0, initial=0.0)
+    return Scored(found, z, plan.calibration, sizes > plan.calibration.null.cut, distance, largest, of_column)
 
 
 def score_twice(
@@ -156,15 +175,16 @@ def score_twice(
     L: FloatArray,
     V: FloatArray,
     slips: Slips | None = None,
+    refined: NDArray[np.bool_] | None = None,
 ) -> tuple[Scored, Scored]:
     """Columns by the site's own view and by what all sites share. An entry is flagged if both views flag it, if the own
     view clearly does, or if a slip that the site makes explains it: so nobody can make a pattern look usual, and the
     own view, which rests on few samples, flags little by itself."""
-    shared = score_columns(plan, M, L, V)
+    shared = score_columns(plan, M, L, V, refined)
     if own is None:
         return shared, shared
     assert own.calibration is not None  # a view is of a plan with a null
-    scored = score_columns(own, M, L, V)
+    scored = score_columns(own, M, L, V, refined)
     # Odd samples move the own view, which then finds them usual: it tells only where most are odd for the others.
     p_value = scored.p_value if np.median(shared.p_value) < MOSTLY_ODD else shared.p_value
     sizes, cut = np.abs(np.nan_to_num(scored.z)), own.calibration.null.cut
@@ -179,12 +199,12 @@ def score_twice(
     return replace(scored, flagged=flagged, p_value=p_value), shared
 
 
-def _sample_p_value(
-    plan: ClosingPlan, found: Expected, entries: FloatArray, distance: FloatArray, fresh: bool
-) -> FloatArray:
+def _sample_p_value(plan: ClosingPlan, found: Expected, z: FloatArray, distance: FloatArray, fresh: bool) -> FloatArray:
     """Of samples as a whole and within the subspace together."""
+    assert plan.calibration is not None
     # Where the fit is exact, what is left is rounding and has no distances: there the entries tell.
-    whole = column_p_value(entries) if plan.ending is FitEnding.EXACT else plan.sample_null.p_value(found.odd)
+    exact = plan.ending is FitEnding.EXACT
+    whole = column_p_value(plan.calibration.null.tail(z)) if exact else plan.sample_null.p_value(found.odd)
     if plan.rank == 0:
         return whole
     distance = distance / plan.distance_scale
@@ -199,12 +219,12 @@ def findings_of(
     by a site's own view, `consortium_z` (m × n) has the deviations from what all sites share."""
     columns, rows = np.nonzero(scored.flagged.T)
     S = scipy.sparse.csc_array((M[rows, columns] - L[rows, columns], (rows, columns)), shape=M.shape)
-    places = rows, columns
+    places, known = (rows, columns), scored.calibration
     return S, Findings(
         scored.others.value[places],
         scored.z[places],
-        scored.exceeded_by[places],
-        scored.values[rows],
+        known.rank_of(np.abs(scored.z[places]), rows),
+        known.entries[rows],
         consortium_z[places],
     )
 

@@ -9,7 +9,6 @@ again. What a run says of its prediction is of the entries that nothing knew.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +20,7 @@ from dcfpca.rpca.refinement.closing_stage import (
     COUNTERS,
     CURVE,
     ClosingStage,
+    Places,
     Read,
     hidden_columns,
     results,
@@ -36,6 +36,7 @@ MARGIN = 1.05  # with many hidden entries standard errors are small, and directi
 MANY_FEW = 0.8  # of the features have few values: then prediction is judged on the others
 PARTS, PREDICTED = 10, 4  # of the entries; those that are predicted for the choice of the rank
 FEWER = 0.2  # of the columns that validate: so many tell errors of so many more entries as well
+FEWEST = 0.05  # … of those that are enough for refinement, where not all take part
 EVERY = 8  # up to this rank all ranks are tried, above every step of half
 
 
@@ -53,15 +54,23 @@ class Validation(ClosingStage):
         plan = ClosingPlan.of(asked.broadcast)
         hidden, known = np.zeros((2, self.up.scalars // 2))
         if plan.ending is FitEnding.REFINED:
-            for _, (M, judged, unjudged) in sampled_blocks(site, plan.sample_share, partial(_judged, site, plan)):
+            of_hidden, of_known = shares_predicted(plan)
+
+            def read(first: int, last: int) -> Read:
+                return [site.view.whole.read(first, last)]
+
+            for places, (M,) in sampled_blocks(site, of_hidden, read):
+                judged, unjudged = _judged(site, plan, M, places)
                 shown = np.where(unjudged, np.nan, M)
                 errors = errors_by_rank(plan.model, plan.median, shown, judged, plan.spread)
                 hidden += validation_sums(errors, judged.sum(axis=0).astype(np.float64))
-            for _, (M, part, judged) in sampled_blocks(site, FEWER * plan.sample_share, partial(_in_parts, site, plan)):
-                known += _sums_of_parts(plan, M, part, judged)
+            for places, (M,) in sampled_blocks(site, of_known, read):
+                known += _sums_of_parts(plan, *_in_parts(site, plan, M, places))
             return TensorMessage(np.zeros((0, 0)), np.append(hidden, known) / plan.columns)
         for _, block in results(site, plan, hiding=True):
-            M, judged, _ = _judged(site, plan, block.start, block.start + block.L.shape[1])
+            places = np.arange(block.start, block.start + block.L.shape[1])
+            M = site.view.whole.read(block.start, block.start + block.L.shape[1])
+            judged, _ = _judged(site, plan, M, places)
             own = column_errors(M, block.L, judged, plan.spread)
             none = column_errors(M, plan.median[:, None], judged, plan.spread)
             errors = np.stack([none, *[own] * (len(ranks_tried(self.width)) - 1)])
@@ -128,27 +137,35 @@ class Validation(ClosingStage):
         return ""
 
 
-def _judged(site: StagedSite, plan: ClosingPlan, first: int, last: int) -> Read:
-    """Data of these columns, the hidden entries whose prediction is judged, and those that are outliers themselves."""
-    M = site.view.whole.read(first, last)
-    hidden = hidden_columns(site).hidden(first, last) & ~np.isnan(M)
+def shares_predicted(plan: ClosingPlan) -> tuple[float, float]:
+    """The shares of all columns whose hidden entries are predicted, and parts of whose other entries are."""
+    share = plan.sample_share
+    return (share, FEWER * share) if share >= 1.0 else (FEWEST * share, FEWEST * share)
+
+
+def _judged(
+    site: StagedSite, plan: ClosingPlan, M: FloatArray, places: Places
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """The hidden entries of these columns whose prediction is judged, and those that are outliers themselves."""
+    hidden = hidden_columns(site).hidden_at(places) & ~np.isnan(M)
     judged = judged_entries(M, hidden, plan.median, plan.spread) & plan.calm(M) & predictable(plan)[:, None]
-    return [M, judged, hidden & ~judged]
+    return judged, hidden & ~judged
 
 
-def _in_parts(site: StagedSite, plan: ClosingPlan, first: int, last: int) -> Read:
-    """Data of these columns without the hidden entries, in which part every entry is, and whether its prediction is
-    judged."""
+def _in_parts(
+    site: StagedSite, plan: ClosingPlan, M: FloatArray, places: Places
+) -> tuple[FloatArray, NDArray[np.uint64], NDArray[np.bool_]]:
+    """These columns without the hidden entries, in which part every entry is, and whether its prediction is judged."""
     hidden = hidden_columns(site)
-    M = np.where(hidden.hidden(first, last), np.nan, site.view.whole.read(first, last))
+    M = np.where(hidden.hidden_at(places), np.nan, M)
     judged = judged_entries(M, ~np.isnan(M), plan.median, plan.spread) & plan.calm(M) & predictable(plan)[:, None]
-    return [M, hidden.parts(first, last, PARTS), judged]
+    return M, hidden.parts(places, PARTS), judged
 
 
 def _sums_of_parts(plan: ClosingPlan, M: FloatArray, part: NDArray[np.uint64], judged: NDArray[np.bool_]) -> FloatArray:
     """Error sums of the parts that are predicted, one after the other."""
     errors, counts = np.zeros((len(ranks_tried(plan.U.shape[1])), M.shape[1])), np.zeros(M.shape[1])
-    for number in range(PREDICTED):
+    for number in range(PREDICTED if plan.sample_share >= 1.0 else 1):  # more of a column tell less than more columns
         here = part == number
         shown, wanted = np.where(here & ~judged, np.nan, M), here & judged
         errors += errors_by_rank(plan.model, plan.median, shown, wanted, plan.spread)

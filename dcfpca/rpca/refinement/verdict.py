@@ -53,10 +53,10 @@ def figures_of(plan: ClosingPlan, flags: FlagCounts, null_counts: FloatArray, on
     figures = plan.verdict.copy()
     by_feature, entries = flags.flagged, np.maximum(flags.entries, 1e-300)
     shares = (flags.outlying if plan.ending is FitEnding.EXACT else by_feature) / entries
-    columns, far, _, odd = null_counts
+    columns, far, _, odd = null_counts  # of those counted, which may be a sample
     found = {
         "flagged": float(flags.all_flagged / entries.sum()),
-        "flags": float(np.rint(flags.all_flagged)),
+        "flags": float(np.rint(flags.all_flagged * plan.columns / max(columns, 1e-300))),
         "worst_flagged": float(shares.max(initial=0.0)),
         "worst_feature": float(np.argmax(shares)),
         "unexplained_features": float(np.count_nonzero(unexplained(plan))),

@@ -14,8 +14,8 @@ from scipy import sparse
 from dcfpca.python_api.result_files import read_table
 from dcfpca.rpca.method import ColumnScores, ResultBlock
 from participant.findings.causes import Cause
-from participant.results import flag_tables
-from participant.results.block_files import FlaggedEntries, flagged_entries
+from participant.results import block_files, flag_tables
+from participant.results.block_files import FlaggedEntries, flagged_entries, write_blocks
 from participant.results.flag_tables import (
     OUTLIERS,
     SAMPLES,
@@ -39,7 +39,8 @@ def known() -> FlaggedResult:
     S[1, 2], S[0, 0] = 500.0, -4.0
     scores = ColumnScores(np.array([0.01, 0.9, 1e-12]), np.array([4.0, 0.5, 50.0]), np.zeros(3))
     entries = flagged_entries(ResultBlock(0, L, sparse.csc_array(S), np.zeros((3, 0))))
-    return FlaggedResult(entries, np.array([1.0, 10.0]), scores, ("ann", "bob", "cem"), ("age", "chol"), 0.01, CAUSES)
+    names = ("ann", "bob", "cem"), ("age", "chol")
+    return FlaggedResult(entries, np.array([1, 0, 1]), np.array([1.0, 10.0]), scores, *names, 0.01, CAUSES)
 
 
 def test_each_flagged_entry_is_named_with_what_was_observed_and_expected(tmp_path: Path) -> None:
@@ -115,3 +116,21 @@ def test_a_table_is_read_with_all_digits_where_parquet_has_them(tmp_path: Path) 
     assert read_table(tmp_path / OUTLIERS)["deviation"].tolist() == [500.0, -4.123456789012345]
     (tmp_path / "outliers.parquet").unlink()
     assert read_table(tmp_path / OUTLIERS)["deviation"].tolist() == [500.0, -4.12346]
+
+
+def test_of_more_flagged_entries_than_tables_list_the_furthest_off_are_kept_and_all_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(block_files, "MOST_LISTED", 4)
+    rng = np.random.default_rng(3)
+    off = np.where(rng.random((5, 12)) < 0.5, rng.standard_normal((5, 12)), 0.0)
+    cuts, none = [slice(start, start + 3) for start in range(0, 12, 3)], np.zeros((3, 0))
+    parts = [ResultBlock(cut.start, np.zeros((5, 3)), sparse.csc_array(off[:, cut]), none) for cut in cuts]
+    written = write_blocks(tmp_path, parts, off.shape, np.zeros(0, dtype=bool))
+    furthest = np.sort(np.abs(off), axis=None)[-4:]
+    assert sorted(np.abs(written.flags.off)) == list(furthest)
+    assert list(written.flags.columns) == sorted(written.flags.columns)
+    assert list(off[written.flags.rows, written.flags.columns]) == list(written.flags.off)
+    assert list(written.per_sample) == list(np.count_nonzero(off, axis=0))
+    assert sparse.load_npz(tmp_path / "S.npz").nnz == np.count_nonzero(off)
+    assert "S.npz has all" in tables_entry([OUTLIERS, "outliers.parquet"], 500_001)["note"]

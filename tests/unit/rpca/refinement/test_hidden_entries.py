@@ -116,9 +116,11 @@ def test_which_entries_are_flagged_does_not_depend_on_which_are_hidden(factors: 
 
 def test_parts_are_equal_and_of_the_data_alone() -> None:
     M = np.random.default_rng(0).normal(size=(50, 400))
-    first, other = (HiddenColumns(ArrayColumns(M), 0.03, seed).parts(0, 400, 10) for seed in (0, 7))
+    first, other = (HiddenColumns(ArrayColumns(M), 0.03, seed).parts(slice(0, 400), 10) for seed in (0, 7))
     np.testing.assert_array_equal(first, other)
-    np.testing.assert_array_equal(first[:, 100:], HiddenColumns(ArrayColumns(M[:, 100:]), 0.03, 1).parts(0, 300, 10))
+    np.testing.assert_array_equal(
+        first[:, 100:], HiddenColumns(ArrayColumns(M[:, 100:]), 0.03, 1).parts(slice(0, 300), 10)
+    )
     shares = np.bincount(first.ravel().astype(int), minlength=10) / M.size
     assert shares.size == 10
     assert np.abs(shares - 0.1).max() < 0.01

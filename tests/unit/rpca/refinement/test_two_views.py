@@ -8,6 +8,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+from dcfpca.rpca.calibration.calibration import Calibration
 from dcfpca.rpca.calibration.expectation import Expected
 from dcfpca.rpca.method import FloatArray
 from dcfpca.rpca.refinement import scoring
@@ -20,7 +21,7 @@ CUT, ROWS, CLEAR, BEYOND, WEAK = 4.0, 8, 1.1 * CLEARLY * 4.0, 4.1, 3.9
 def _scored(z: FloatArray) -> Scored:
     one, column = np.ones_like(z), np.ones(z.shape[1])
     others = Expected(z, z, column, z, one, one > 0.0)
-    return Scored(others, z, one, one, column, np.abs(z) > CUT, column, column, column)
+    return Scored(others, z, Calibration.unknown(len(z)), np.abs(z) > CUT, column, column, column)
 
 
 def _flagged(monkeypatch: pytest.MonkeyPatch, own: list[float], shared: list[float]) -> list[bool]:
