@@ -1,5 +1,5 @@
-"""A site's matrix as column blocks: array-backed columns, block ranges, splitting over sites; blocks as compiled loops
-read them; and the check of entries where data comes in, which the methods trust afterwards."""
+"""A site's matrix as column blocks: columns in arrays, block ranges, the split over sites, blocks as compiled loops
+read them, and the check of entries where data comes in, which the methods rely on."""
 
 from __future__ import annotations
 

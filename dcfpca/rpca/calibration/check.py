@@ -170,10 +170,10 @@ def most_ordinary(expected: float) -> float:
 def flagged_anew(
     shared: ClosingPlan, own: ClosingPlan, slips: Slips | None, M: FloatArray, rng: np.random.Generator
 ) -> float:
-    """How many ordinary entries are flagged of samples drawn from the site's view, one for each of these (m × n), with
-    gaps where that sample has them, and what was flagged in it as far off as it is, since errors cast doubt on their
-    neighbours. Units are those of what is drawn: where relations are nearly exact, the model has more noise than the
-    data."""
+    """How many ordinary entries are flagged in samples drawn from the site's view. Each of these samples (m × n) has
+    one drawn after it, with gaps in the same places, and with its flagged entries as far off as they are, since errors
+    cast doubt on their neighbours. Units are those of the drawn samples: where relations are nearly exact, the model
+    has more noise than the data."""
     assert own.calibration is not None
     scored, places = _scored(shared, own, slips, M), _places(M)
     shape, flagged = own.calibration.shape, scored.flagged[:, places]
@@ -204,8 +204,8 @@ def _drawn(known: Calibration, count: int, rng: np.random.Generator) -> FloatArr
 
 
 def _with_values(known: Calibration, values: FloatArray, drawn: FloatArray) -> FloatArray:
-    """Entries with these scores about their mean. Those of a bent feature are its own values (m × n, NaN: none); a
-    straight one stays so: gaps between few values would break exact linear relations."""
+    """Entries with these scores about their mean. Those of a bent feature run along its own values (m × n, NaN: none).
+    Those of a straight one do not: gaps between few values would break exact linear relations."""
     spread = np.sqrt(np.sum(known.factor**2, axis=1) + known.own)[:, None]
     level, made = scipy.special.ndtr(drawn / spread), known.shape.backward(known.mean[:, None] + drawn)
     for row in np.flatnonzero(~known.shape.straight()):
