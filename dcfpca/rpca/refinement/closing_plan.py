@@ -1,4 +1,4 @@
-"""What the aggregator tells the sites once the fit is over, and how it stands in a broadcast.
+"""What the aggregator sends to the sites after the fit, and its form as a broadcast.
 
 The tensor is U (m × p) and eight columns of one number per feature. The scalars end with those of the method's own last
 broadcast: sites of a run that was not refined form their result from it, as they do without closing rounds.
@@ -52,17 +52,17 @@ LARGEST_SAMPLE = 0.5
 
 
 def local_rate(rate: float) -> float:
-    """The local false discovery rate at the cut, for the rate that a spec states of the whole list."""
+    """The local false discovery rate at the cut that corresponds to the rate of the whole list in the spec."""
     return min(LOCAL_OF_RATE * rate, 0.5)
 
 
 def unchecked_rate(local: float, samples: float) -> float:
-    """The local rate of a run whose flags no round checks: the fewer samples tell the tails, the less it is."""
+    """The local rate of a run whose flags no round checks: the fewer samples show the tails, the lower it is."""
     return local * min(1.0, samples / ENOUGH)
 
 
 class FitEnding(IntEnum):
-    """How the fit ended, which says where L and the outliers come from."""
+    """How the fit ended, which decides where L and the outliers come from."""
 
     EXACT = 0  # the data is low-rank plus sparse to the tolerance: L and S are those of the fit
     REFINED = 1  # it is not: L is that of the refinement, outliers are what the null calls so
@@ -99,13 +99,14 @@ class ClosingPlan:
 
     @property
     def has_null(self) -> bool:
-        """Whether the null round was held; a run that an operator finishes earlier flags and scores nothing by it."""
+        """Whether the null round took place; a run that an operator finishes before it flags and scores nothing by
+        it."""
         return self.cut > 0.0
 
     @property
     def sample_share(self) -> float:
-        """The share of all columns that is enough to tell ranks apart; also that takes part in a round which hides
-        entries, because it serves that alone."""
+        """The share of all columns that is enough to tell ranks apart. The same share takes part in rounds that hide
+        entries, because these rounds serve only that."""
         share = float(max(MOST_COLUMNS, MOST_ENTRIES / self.U.shape[0]) / self.columns)
         return share if share <= LARGEST_SAMPLE else max(share, 1.0)
 
@@ -116,7 +117,7 @@ class ClosingPlan:
 
     @property
     def model(self) -> ColumnModel:
-        """What columns are fitted to."""
+        """The shared part that columns are fitted to."""
         kept = self.subspace
         return ColumnModel(kept.U, kept.centre, self.noise, ridge_of(kept, self.noise))
 

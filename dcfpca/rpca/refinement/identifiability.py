@@ -1,8 +1,8 @@
 """Whether an exact split into low rank and sparse outliers is the only one, from what the aggregator has.
 
-An outlier is told from the low-rank part by the other entries of its feature and of its sample. Where most of these are
-outliers too, or where a direction lives on so few features or samples that its entries are as sparse as outliers are,
-another split explains the same data as exactly. How few samples is not stated, because they might be persons.
+The other entries of its feature and of its sample distinguish an outlier from the low-rank part. If most of these are
+outliers too, or if a direction lives on so few features or samples that its entries are as sparse as outliers, another
+split explains the same data just as exactly. The number of samples is not published, because it might point at persons.
 """
 
 from __future__ import annotations
