@@ -1,5 +1,5 @@
-"""Problems of known truth, M = L₀ + S₀ + noise with L₀ of low rank and S₀ sparse, dealt out to sites; and the errors of
-a result against it."""
+"""Problems with a known truth, M = L₀ + S₀ + noise with L₀ of low rank and S₀ sparse, split over sites; and the errors
+of a result against that truth."""
 
 from __future__ import annotations
 

@@ -232,8 +232,8 @@ def sampled_blocks(site: StagedSite, share: float, read: Callable[[int, int], Re
 def carried_coefficients(site: StagedSite, model: ColumnModel, places: Places | slice) -> FloatArray | None:
     """The coefficients of these columns in the model, from the last round that this site answered; None before any.
 
-    The centre moves along the subspace as well. By many noises where those are small: then coefficients that did not
-    follow it would leave every entry without weight.
+    They follow the centre, which moves along the subspace as well. Where noise is small it moves by many noises, and
+    coefficients that stayed behind would leave every entry without weight.
     """
     if KEPT_U not in site.kept:
         return None

@@ -31,7 +31,8 @@ from dcfpca.rpca.robust_projection import project
 
 SMALLEST_P = 1e-290
 CLEARLY = 1.25
-"""How far beyond the cut of its own view, which rests on fewer samples, a site flags what all sites find usual."""
+"""How far beyond the cut of its own view an entry must lie before a site flags it although all sites find it usual: its
+own view rests on fewer samples."""
 SEVERAL = 3  # entries of a sample
 MOSTLY_ODD = 0.01  # a median p-value of a site's samples: they are not of the population that all sites share
 
@@ -43,7 +44,7 @@ class Scored:
     others: Expected
     z: FloatArray  # deviation from what is expected, in units of the feature and side; NaN where unobserved
     entry_p_value: FloatArray
-    exceeded_by: FloatArray  # at most so many entries of the feature are further off; NaN: more than is told
+    exceeded_by: FloatArray  # at most this many entries of the feature are further off; NaN: more than is published
     values: FloatArray  # m: entries of the feature at all sites
     flagged: NDArray[np.bool_]
     distance: FloatArray  # T²
@@ -72,9 +73,9 @@ def squared_distance(plan: ClosingPlan, V: FloatArray) -> FloatArray:
 
 
 def expect_entries(plan: ClosingPlan, M: FloatArray, L: FloatArray, *, fresh: bool = False) -> Expected:
-    """What the others predict of every entry: by the whole covariance of scores where the run has it, by the directions
-    of a refined L where features are many, and by L itself where a fit was not refined. `fresh` columns had no part in
-    the model."""
+    """What the other entries predict for every entry: by the whole covariance of scores if the run has it, by the
+    directions of a refined L if features are many, and by L itself if the fit was not refined. `fresh` columns had no
+    part in the model."""
     calibration = plan.calibration
     if plan.ending is not FitEnding.REFINED or calibration is None:
         z, noise = (M - L) / plan.noise[:, None], np.broadcast_to(plan.noise[:, None], M.shape)
@@ -110,8 +111,8 @@ def _oddness(
     diagonal: float,
     calm: NDArray[np.bool_] | None,
 ) -> FloatArray:
-    """How odd the samples of these parts are. Those that are `calm` and coherent have a part in the model, of whose
-    covariance the share `diagonal` is in its diagonal."""
+    """How odd the samples of these parts are. The `calm` and coherent ones are in the model; its covariance has the
+    share `diagonal` in its diagonal."""
     odd, first = [], 0
     leading = model.factor.shape[1] if diagonal >= 1.0 else leading_directions(model, plan.taken)
     for own, found in parts:
@@ -151,19 +152,19 @@ def score_twice(
 ) -> tuple[Scored, Scored]:
     """Columns by the site's own view and by what all sites share. An entry is flagged if both views flag it, if the own
     view clearly does, or if a slip that the site makes explains it: so nobody can make a pattern look usual, and the
-    own view, which rests on few samples, flags little by itself."""
+    own view, which rests on few samples, flags little alone."""
     shared = score_columns(plan, M, L, V)
     if own is None:
         return shared, shared
     assert own.calibration is not None  # a view is of a plan with a null
     scored = score_columns(own, M, L, V)
-    # Odd samples move the own view, which then finds them usual: it tells only where most are odd for the others.
+    # Odd samples move the own view, which then finds them usual; so it decides only if most are odd by the shared view.
     p_value = scored.p_value if np.median(shared.p_value) < MOSTLY_ODD else shared.p_value
     sizes, cut = np.abs(np.nan_to_num(scored.z)), own.calibration.null.cut
     clear = sizes > CLEARLY * cut
     flagged = scored.flagged & (shared.flagged | clear)
-    # Where the others find usual what clearly contradicts itself here in several entries, they cannot judge the sample,
-    # and more of it is wrong than elsewhere.
+    # If the shared view finds a sample usual that clearly contradicts itself in several entries here, it cannot judge
+    # the sample, and more of the sample is wrong than elsewhere.
     beyond_them = np.count_nonzero(clear & ~shared.flagged, axis=0) >= SEVERAL
     flagged = np.where(beyond_them, sizes > cut / CLEARLY, flagged)
     if slips is not None:
@@ -175,7 +176,7 @@ def _sample_p_value(
     plan: ClosingPlan, found: Expected, entries: FloatArray, distance: FloatArray, fresh: bool
 ) -> FloatArray:
     """Of samples as a whole and within the subspace together."""
-    # Where the fit is exact, what is left is rounding and has no distances: there the entries tell.
+    # If the fit is exact, only rounding is left, which has no distances: there the entries decide.
     whole = column_p_value(entries) if plan.ending is FitEnding.EXACT else plan.sample_null.p_value(found.odd)
     if plan.rank == 0:
         return whole
@@ -187,8 +188,8 @@ def _sample_p_value(
 def findings_of(
     scored: Scored, M: FloatArray, L: FloatArray, consortium_z: FloatArray
 ) -> tuple[scipy.sparse.csc_array, Findings]:
-    """S of columns with the normal part L, which has every flagged entry, and what is found of those. Where flags are
-    by a site's own view, `consortium_z` (m × n) has the deviations from what all sites share."""
+    """S of columns with the normal part L, which holds every flagged entry, and the findings about these. If flags
+    follow a site's own view, `consortium_z` (m × n) has the deviations from what all sites share."""
     columns, rows = np.nonzero(scored.flagged.T)
     S = scipy.sparse.csc_array((M[rows, columns] - L[rows, columns], (rows, columns)), shape=M.shape)
     places = rows, columns
@@ -215,8 +216,8 @@ def transform_columns(plan: ClosingPlan, M: FloatArray) -> TransformedColumns:
 
 
 def normality(scored: Scored, plan: ClosingPlan) -> FloatArray:
-    """How normal columns are, by the worse of two logarithms: of the p-value as a whole, and of Simes' combination of
-    the entries' tails. For ordering only: it still falls where either p-value is zero in doubles."""
+    """How normal columns are, by the worse of two logarithms: that of the p-value as a whole, and that of Simes'
+    combination of the entries' tails. It serves only to order columns, also where either p-value underflows to zero."""
     p = np.minimum(scored.p_value, column_p_value(scored.entry_p_value))
     tail = -0.5 * np.maximum(scored.largest_z**2, scored.distance / plan.distance_scale)
     return np.where(p > SMALLEST_P, np.log(np.maximum(p, SMALLEST_P)), tail)
