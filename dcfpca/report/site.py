@@ -211,7 +211,7 @@ def heat_map_section(found: SiteFigures) -> str:
 
     parts = [
         _picture("Off by, in noise (blue below, red above what is expected)", pictures.deviation, _MIDDLE, found),
-        _picture("The data, about its centre, in noise", pictures.data, _reach(pictures.data), found),
+        _picture("The data relative to its centre, in noise", pictures.data, _reach(pictures.data), found),
     ]
     if found.missing:
         parts.append(_picture("Missing (red)", pictures.missing, 1.0, found))

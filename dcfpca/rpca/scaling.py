@@ -4,8 +4,9 @@ Stage `median` finds each feature's median over all sites, stage `deviation` the
 digit by digit: every float64 has a place in the order of all float64s, a 64-bit number. Sites count how many of their
 entries fall into each of 2^bits equal intervals of that order. The sum of the counts gives the interval of the median,
 which the next round divides, until few entries of any feature lie in it. This works whatever the size of the numbers
-and, where nothing is merged (`small_cells`), however they are dealt out. The stages after these see (x − centre)/scale,
-and each site maps its result back. With `auto`, centre and scale are 0 and 1 if the features share unit and level.
+and, where nothing is merged (`small_cells`), however they are split over sites. The stages after these see
+(x − centre)/scale, and each site maps its result back. With `auto`, centre and scale are 0 and 1 if the features share
+unit and level.
 """
 
 from __future__ import annotations
@@ -160,7 +161,7 @@ class MedianSearch(Stage):
         if number - number_before != announced.round - before.round:
             return "the digits of a median do not grow by one each round"
         if not np.array_equal(np.floor(digits / bins ** (number - number_before)), digits_before):
-            return "the digits of a median do not go on from those of the round before"
+            return "the digits of a median do not continue those of the round before"
         same = np.array_equal(centre, centre_before)
         return "" if same else "the features' centres are not those of the round before"
 

@@ -69,7 +69,7 @@ class Problem:
     counts: tuple[int, ...]
 
     def sites(self) -> list[ArrayColumns]:
-        """M dealt out to its sites: each has its columns as an array of its own, as a daemon does."""
+        """M split over its sites: each has its columns as an array of its own, as a daemon does."""
         return [ArrayColumns(np.ascontiguousarray(part.array)) for part in split(self.M, self.counts)]
 
 

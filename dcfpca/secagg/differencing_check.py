@@ -51,7 +51,7 @@ class Exposure:
 
     def __str__(self) -> str:
         if not self.members:
-            return f"with the runs {', '.join(self.runs)} it cannot be told whether too few members would be exposed"
+            return f"with the runs {', '.join(self.runs)} it cannot be decided whether too few members would be exposed"
         earlier = f"with {', '.join(self.runs)} it" if self.runs else "it"
         return f"{earlier} would give sums over {', '.join(self.members)} alone"
 

@@ -95,5 +95,5 @@ def unseal(key: bytes, sealed: bytes, sender: str) -> bytes:
     try:
         return AESGCM(key).decrypt(bytes(12), sealed, None)
     except (InvalidTag, ValueError) as error:
-        sentence = f"the share from {sender} was changed on its way, or was not meant for here"
+        sentence = f"the share from {sender} was changed in transit, or is for another site"
         raise TamperedShare(sentence, accused=sender) from error

@@ -109,7 +109,7 @@ def calibration_width(rows: int) -> int:
 def implausible(announced: Calibration) -> str:
     """Why no run can have this calibration; empty if it is plausible."""
     if (np.diff(announced.knots, axis=1) < 0.0).any():
-        return "a feature's quantiles fall"
+        return "a feature's quantiles decrease"
     if (announced.own < 0.0).any() or (announced.above < 0.0).any() or (announced.below < 0.0).any():
         return "a feature's variance or unit is negative"
     return "" if 0.0 <= announced.wrong < 1.0 and announced.cut >= 0.0 else "the null has an impossible form"

@@ -188,7 +188,7 @@ class GradientRounds(Stage):
             return implausible_columns(plan.columns, None, precision)
         earlier = GradientPlan.of(before.broadcast)
         if plan.number - earlier.number != announced.round - before.round:
-            return "the rounds of the fit are not counted on from the round before"
+            return "the rounds of the fit do not count on from the round before"
         fixed = (plan.lambda_, plan.rho, plan.learning_rate)
         if fixed != (earlier.lambda_, earlier.rho, earlier.learning_rate):
             return "a penalty or the learning rate is not that of the round before"

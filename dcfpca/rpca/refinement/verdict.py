@@ -85,12 +85,13 @@ def verdict_of(plan: ClosingPlan, outcome: Outcome, bound: int | None = None, fe
 
 
 def _spiky(plan: ClosingPlan, figures: dict[str, float], features: Sequence[str]) -> Iterator[str]:
-    """The one feature that makes most of all flags, if one does; sites set its findings aside."""
+    """The one feature that makes most of the flags, if one does; sites set its findings aside."""
     rows = plan.subspace.U.shape[0]
     share = figures["worst_flagged"] / max(rows * figures["flagged"], 1e-300)  # as if all had as many entries
     if plan.ending is not FitEnding.EXACT and figures["flags"] >= FEWEST_SPIKY and rows > 2 and share > SPIKY_SHARE:
         name = named([int(figures["worst_feature"])], features)
-        yield f"Has most of all flags, and is set aside (exclude = […] in [data] at the sites leaves it out): {name}."
+        out = "exclude = […] in [data] at the sites leaves it out"
+        yield f"Has most of the flags, and its findings come last ({out}): {name}."
 
 
 def _lower_rank(plan: ClosingPlan, bound: int | None) -> Reason:
@@ -151,7 +152,7 @@ def _other_splits(plan: ClosingPlan, figures: dict[str, float], features: Sequen
     if local := local_features(np.linalg.qr(plan.subspace.U)[0]).tolist():
         yield Reason(f"a direction rests on {named(local, features)} alone, where it cannot be told from outliers")
     if figures["on_few"] > 0.0:
-        yield Reason("a direction rests on few samples alone, whose entries may just as well be outliers")
+        yield Reason("a direction rests on only a few samples, whose entries may just as well be outliers")
 
 
 def _of_the_answer(
@@ -163,10 +164,11 @@ def _of_the_answer(
         yield Reason(f"the model predicts hidden entries hardly better than medians do{lower.text}", lower.change)
     if figures["failing"] > 0.0:
         yield Reason(
-            "at most sites a model of the site's own predicts hidden entries more than twice as well as the shared one"
+            "at more than half of the sites, a model of the site alone predicts hidden entries more than twice as well "
+            "as the shared one"
         )
     if plan.rank and _noiseless(plan) > MANY_NOISELESS:
-        yield Reason(f"most features have no noise left although the data is not exact{lower.text}", lower.change)
+        yield Reason(f"most features have no noise left, although the data is not exact{lower.text}", lower.change)
     if figures["flagged"] > MANY_FLAGGED:
         yield Reason("more entries are flagged than is usual for gross errors")
     if figures["worst_flagged"] > MANY_IN_FEATURE:
@@ -206,11 +208,11 @@ def feature_notes(plan: ClosingPlan, features: Sequence[str] = ()) -> tuple[str,
     if plan.calibration is not None:
         graded, grouped = plan.calibration.reach > 1.0, plan.calibration.shape.grouped() & ~plan.few
     kinds = {
-        "Constant, so of no use to the others": constant,
-        "One value in most of the entries, so only values far from all others are flagged": dominated,
-        "Two values, of which neither is flagged for being the rarer one": two_valued,
+        "Constant, so of no use in predicting the others": constant,
+        "Nearly always one value, so only values far from all others are flagged": dominated,
+        "Two values; neither is flagged for being rare": two_valued,
         "Few values, judged by their ranks": graded & ~constant & ~dominated & ~two_valued,
-        "Values in groups with hardly any between, which one centre and scale describe poorly": grouped & ~graded,
+        "Values in separate groups, which one centre and scale describe poorly": grouped & ~graded,
         "Not explained by the other features": unexplained(plan) & ~constant & ~dominated,
     }
     return tuple(

@@ -115,7 +115,7 @@ class SubspaceRounds(Stage):
         earlier = RoundPlan.of(before.broadcast) if before is not None and before.stage == self.name else None
         rounds = 0 if before is None else announced.round - before.round
         if earlier is not None and plan.number - earlier.number != rounds:
-            return "the rounds of the fit are not counted on from the round before"
+            return "the rounds of the fit do not count on from the round before"
         reasons = (
             _implausible_directions(plan),
             self._implausible_parameters(plan),

@@ -72,7 +72,7 @@ def test_a_direction_that_two_samples_alone_have_leaves_several() -> None:
     assert plan.ending is FitEnding.EXACT
     assert plan.rank > 3  # at rank 3 they would be outliers, which so few samples are not told to be
     assert "so do other splits" in verdict.sentence
-    assert "a direction rests on few samples alone" in verdict.sentence
+    assert "a direction rests on only a few samples" in verdict.sentence
 
 
 def test_coefficients_with_heavy_tails_leave_one_split() -> None:
