@@ -138,8 +138,8 @@ def slow_line(results: Path) -> Section | None:
             f"A run of {first['participants']} sites, {first['rows']} × {first['rank']}, {first['rounds']} rounds, "
             f"from its proposal to its end, {first['one_way_ms']:g} ms each way and {first['rate_kbit'] / 1000:g} "
             "Mbit/s, which all sites share. *Work* is the same run without delay or limit; *transfer* is all bytes "
-            "both ways, one after the other; to these come two round trips a round. The emulated line takes CPU of "
-            "the same machine.",
+            "both ways, one after the other. Two round trips per round come on top. The emulated line uses CPU "
+            "of the same machine.",
             table(
                 ["sum", "run", "work", "transfer", "round trips", "run over their sum"],
                 [
