@@ -40,7 +40,7 @@ def _top(version: Annotated[bool, typer.Option("--version", help="Show the versi
 def serve(config: ConfigPath) -> None:
     """Serve until SIGTERM or Ctrl-C."""
     settings = _settings(config)
-    logs.setup(settings.telemetry.log, settings.telemetry.level)
+    logs.setup_service(settings.telemetry.log, settings.telemetry.level)
     from aggregator.service.serve import run_service
 
     run_service(settings)

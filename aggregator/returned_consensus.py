@@ -1,8 +1,9 @@
 """Brings a run whose store was restored from a backup forward to the consensus that its sites hold.
 
-A member that connects shows the attempt it saw last, with the announcement as it came. The run takes it up when the
-whole cohort shows the same one: the run's own seal vouches for round, attempt and consensus, the agreement of all for
-what else was bound into their masks. One that lies, or holds another, leaves the run paused.
+A member that connects shows the attempt it saw last, with the announcement as it came, and when it is asked, with the
+bytes of the consensus. The run takes it up when the whole cohort shows the same one: the run's own seal vouches for
+round, attempt and consensus, the agreement of all for what else was bound into their masks. One that lies, or holds
+another, leaves the run paused.
 """
 
 from __future__ import annotations
@@ -30,13 +31,22 @@ class ReturnedConsensus:
     def __init__(self, terms: Terms) -> None:
         self._terms = terms
         self._shown: dict[str, ShownTicket] = {}
+        self._asked: set[str] = set()
         self.agreed: Consensus | None = None
+
+    def wants(self, participant: str, shown: ShownTicket) -> bool:
+        """Whether to ask this member to connect again with the bytes: once, unless somebody has shown them."""
+        if shown.announced is None or participant in self._asked or any(map(_is_whole, (shown, *self._shown.values()))):
+            return False
+        self._asked.add(participant)
+        return True
 
     def take(self, run: Run, participant: str, shown: ShownTicket, others: Collection[str]) -> Verdict:
         """Take the genuine ticket of a newer attempt; `others` are connected and have shown none, or may have."""
         if participant not in run.cohort or shown.announced is None:
             return "apart"
-        self._shown[participant] = shown
+        spare = any(_is_whole(one) for name, one in self._shown.items() if name != participant)
+        self._shown[participant] = replace(shown, payload=b"", memory=b"") if spare else shown
         if missing := set(run.cohort) - self._shown.keys():
             return "apart" if missing.intersection(others) else "awaited"
         held = list(self._shown.values())
@@ -53,10 +63,8 @@ class ReturnedConsensus:
         return next(iter(self._shown.items()), None)
 
     def _consensus(self, shown: ShownTicket) -> Consensus | None:
-        """The consensus that came with a ticket; None unless it has the digests that were announced."""
-        assert shown.announced is not None
-        found = hashlib.sha256(shown.payload).digest(), hashlib.sha256(shown.memory).digest()
-        if found != (shown.consensus, shown.announced.memory_sha256):
+        """The consensus that came with a ticket, if it did, and with the digests that were announced."""
+        if shown.announced is None or not _is_whole(shown):
             return None
         try:
             stage = self._terms.method.stage(shown.announced.stage)
@@ -64,3 +72,9 @@ class ReturnedConsensus:
             return Consensus(shown.ref.round, stage.name, broadcast, decode_memory(shown.memory))
         except BadMessage:
             return None
+
+
+def _is_whole(shown: ShownTicket) -> bool:
+    """Whether the consensus and the memory that were announced came with it."""
+    found = hashlib.sha256(shown.payload).digest(), hashlib.sha256(shown.memory).digest()
+    return shown.announced is not None and found == (shown.consensus, shown.announced.memory_sha256)

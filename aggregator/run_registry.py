@@ -185,16 +185,30 @@ class RunRegistry:
         oldest = self.store.now() - ANNOUNCE_ENDED_SECONDS
         return [r for r in self.runners.values() if not r.run.status.over or r.run.ended_at > oldest]
 
-    async def take_tickets(self, participant: str, tickets: Sequence[ShownTicket]) -> None:
-        """Compare the tickets that a participant shows with its runs; one that a backup set back moves on or pauses."""
+    async def take_tickets(self, participant: str, tickets: Sequence[ShownTicket]) -> str | None:
+        """Compare the tickets that a participant shows with its runs; one that a backup set back moves on or pauses.
+
+        Returns the run, if there is one, whose consensus the participant is to bring along first.
+        """
         for shown in tickets:
             runner = self.runners.get(shown.ref.run_id)
             if runner is None or (runner.run.cohort and participant not in runner.run.cohort):
                 continue
+            if self._is_wanted(runner, participant, shown):
+                return shown.ref.run_id
             if not runner.run.status.over and (event := self._of_ticket(runner, participant, shown)) is not None:
                 # A run whose store has failed must not keep the participant from its other runs.
                 with suppress(DcfpcaError):
                     await runner.post(event)
+        return None
+
+    def _is_wanted(self, runner: Runner, participant: str, shown: ShownTicket) -> bool:
+        """Whether the consensus is wanted that goes with a ticket, which is genuine and of a newer attempt."""
+        if runner.run.status.over or runner.run.secure is None:
+            return False
+        digest = runner.round_sum.encoded().header.sha256
+        newer = newer_attempt(runner.run, digest, participant, shown, self.store.now())
+        return newer is not None and runner.returned.wants(participant, shown)
 
     def _of_ticket(self, runner: Runner, participant: str, shown: ShownTicket) -> events.Event | None:
         """What the ticket of a run that is open leads to; nothing while a cohort that may agree is not complete."""

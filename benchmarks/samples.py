@@ -8,7 +8,7 @@ DIR holds `tables/*.npz`, and beside it lies `tools/cells.py`. Every run is a fe
 - `none`: each table as a Gaussian copula with the table's own values: whatever is flagged or named is false.
 - `shift`, `times`, `cluster`, `scrambled`: a fifth of a real table's samples has every feature moved by ± 3 deviations,
   or times 2.2, or lies near one point ± 3 deviations off, or has its standardized values in another order. The table's
-  own odd samples count as false.
+  own odd samples count as false. Beside ours ROBPCA, with all data in one place, where R has rrcov.
 - `fresh`: normal samples that had no part in runs over few (samples × features), with three factors and with none: the
   share of them with p ≤ .05 and ≤ .01.
 - `stuck`, `drift`: 3 % of the entries belong to instruments that repeat a value or drift (tools/cells.py).
@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from benchmarks.r_methods import ROBPCA, flagged
 from benchmarks.real_tables import chosen_tables, tool_beside
 from dcfpca.methods import method_of
 from dcfpca.rpca.column_blocks import ArrayColumns
@@ -41,6 +42,7 @@ FRESH = "fresh"
 KINDS = ("none", *BAD, *INSTRUMENTS, FRESH)
 TRAINED = ((40, 20), (100, 20), (60, 100), (30, 200))  # samples × features
 FACTORS, NOISE, REPEATS, JUDGED = np.array([1.5, 1.0, 0.7]), 0.8, 6, 1000
+ROBPCA_KEYS = ("robpca_recall", "robpca_false")
 SHARE, RATE, SEED, FLAG_RATE = 0.2, 0.03, 1, 0.01
 
 
@@ -80,8 +82,13 @@ def measure(cells: Any, name: str, kind: str) -> dict[str, Any]:
     return {
         "kind": kind, "name": name, "recall": float(odd[bad].mean()) if bad.any() else 0.0,
         "false": float(odd[~bad].mean()), "instruments": lines, "f1": cells.judge(named, wrong, ignore)["f1"],
-        "rounds": run.consensus.round,
+        "rounds": run.consensus.round, **(_by_robpca(X, bad) if kind in BAD else {}),
     }  # fmt: skip
+
+
+def _by_robpca(X: FloatArray, bad: NDArray[np.bool_]) -> dict[str, float]:
+    odd = flagged(ROBPCA, X)
+    return {} if odd is None else {"robpca_recall": float(odd[bad].mean()), "robpca_false": float(odd[~bad].mean())}
 
 
 def found_of(
@@ -134,6 +141,7 @@ def main() -> None:
                 continue
             rows = [measure(cells, name, kind) for name in tables]
             figures = {key: float(np.mean([row[key] for row in rows])) for key in ("recall", "false", "f1")}
+            figures |= {key: float(np.mean([row[key] for row in rows])) for key in ROBPCA_KEYS if key in rows[0]}
             figures |= {"false_worst": max(row["false"] for row in rows), "rounds_most": max(r["rounds"] for r in rows)}
             figures["instruments"] = sum(row["instruments"] for row in rows)
             record["rows"] += rows

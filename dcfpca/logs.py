@@ -6,8 +6,11 @@ import json
 import logging
 import math
 import sys
+import threading
+import traceback
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from types import TracebackType
 from typing import Any, Literal, TextIO
 
 LogFormat = Literal["human", "json"]
@@ -35,6 +38,23 @@ def setup(log_format: LogFormat = "human", level: str = "info", stream: TextIO |
     _LOGGER.setLevel(level.upper())
 
 
+def setup_service(log_format: LogFormat, level: str) -> None:
+    """Log to stderr as `setup` does; as JSON, what ends the process or one of its threads is a line of JSON, too.
+
+    The interpreter would write a traceback of many lines, and `run_command` an `error:` and a `hint:`.
+    """
+    setup(log_format, level)
+    if log_format == "json":
+        sys.excepthook = _process_failed
+        threading.excepthook = lambda told: _log_uncaught(told.exc_value, told.thread.name if told.thread else "thread")
+        sys.unraisablehook = lambda told: _log_uncaught(told.exc_value, told.err_msg or repr(told.object))
+
+
+def is_json_service() -> bool:
+    """Whether nothing but JSON may be on this process's stderr."""
+    return sys.excepthook is _process_failed
+
+
 def log(action: str, *, level: Literal["debug", "info", "warning", "error"] = "info", **fields: Value) -> None:
     """Log an event, named in the past tense: `log("update_accepted", run=…, round=3)`."""
     number = getattr(logging, level.upper())
@@ -46,6 +66,15 @@ def log(action: str, *, level: Literal["debug", "info", "warning", "error"] = "i
         record = logging.LogRecord(_LOGGER.name, number, "", 0, action, (), None)
         setattr(record, _FIELDS, fields)
         _LOGGER.handle(record)
+
+
+def _process_failed(_kind: type[BaseException], error: BaseException, _trace: TracebackType | None) -> None:
+    _log_uncaught(error, "process")
+
+
+def _log_uncaught(error: BaseException | None, where: str) -> None:
+    trace = "".join(traceback.format_exception(error)) if error is not None else None
+    log("uncaught_exception", level="error", where=where, error=repr(error), traceback=trace)
 
 
 class _LibraryHandler(logging.StreamHandler[TextIO]):

@@ -18,7 +18,7 @@ from dcfpca.secagg.set_up import SEALED_BYTES as SEALED_GROUP_SHARE_BYTES
 from dcfpca.terms import Terms
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
-from dcfpca.wire.constants import ARTIFACTS, SMALL_SUM
+from dcfpca.wire.constants import ARTIFACTS, MESSAGE_BYTES
 from dcfpca.wire.round_messages import update_dtype
 from dcfpca.wire.tensors import Buffer, header_with
 from participant.session.actions import SignedEvidence
@@ -152,7 +152,7 @@ def subscribe_item(request: pb.SubscribeRequest) -> Item:
     _require(sizes <= {(True, 32), (False, 0)}, "a digest of an undeclared size")
     _require(all(len(one.ticket) <= TICKET_BYTES for one in request.seen), "a ticket of an undeclared size")
     returned = (len(one.opened.inline_consensus) + len(one.memory) for one in request.seen)
-    _require(max(returned, default=0) <= SMALL_SUM, "an announcement of an undeclared size")
+    _require(sum(returned) <= MESSAGE_BYTES, "an announcement of an undeclared size")
     return _item("subscription", f"{request.rows} features", request, None)
 
 

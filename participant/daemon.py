@@ -259,8 +259,9 @@ class Daemon:
                 said = str(error)
             await asyncio.sleep(REVOCATION_SECONDS)
 
-    def _hello(self) -> pb.SubscribeRequest:
-        """Version, capabilities and size of this site, and the latest attempt of each open run that it has joined."""
+    def _hello(self, wanted: str) -> pb.SubscribeRequest:
+        """Version, capabilities and size of this site, and the latest attempt of each open run that it has joined; of
+        the one that is wanted with its consensus."""
         policy, sessions = self._config.policy, [driver.session for driver in self._drivers.values()]
         abilities = {
             "asks": policy.manual_approval,
@@ -275,7 +276,9 @@ class Daemon:
             rows=self._site.facts.rows,
             features_sha256=features_digest(features) if (features := self._site.facts.features) else b"",
             seen=[
-                wire_codec.encode_seen(one, self._store.inbox(one.run_id)) for one in sessions if one.terms is not None
+                wire_codec.encode_seen(one, self._store.inbox(one.run_id), whole=one.run_id == wanted)
+                for one in sessions
+                if one.terms is not None
             ],
         )
 

@@ -51,19 +51,21 @@ def serve(
     log_level: Annotated[str, typer.Option("--log-level", help="debug, info, warning or error.")] = "",
 ) -> None:
     """Take part in runs until stopped."""
+    if log_format not in ("", "human", "json"):
+        raise typer.BadParameter("human or json", param_hint="--log-format")
+    if log_level not in ("", "debug", "info", "warning", "error"):
+        raise typer.BadParameter("debug, info, warning or error", param_hint="--log-level")
+    if log_format == "json":  # of a configuration that cannot be read, too
+        logs.setup_service("json", log_level or "info")
+    settings = _settings(config)
+    as_json = (log_format or settings.telemetry.log_format) == "json"
+    logs.setup_service("json" if as_json else "human", log_level or settings.telemetry.log_level)
     import asyncio
 
     from dcfpca.freed_memory import keep_freed_memory
     from participant.daemon import serve as serve_daemon
 
-    if log_format not in ("", "human", "json"):
-        raise typer.BadParameter("human or json", param_hint="--log-format")
-    if log_level not in ("", "debug", "info", "warning", "error"):
-        raise typer.BadParameter("debug, info, warning or error", param_hint="--log-level")
     keep_freed_memory()
-    settings = _settings(config)
-    telemetry = settings.telemetry
-    logs.setup("json" if (log_format or telemetry.log_format) == "json" else "human", log_level or telemetry.log_level)
     asyncio.run(serve_daemon(settings))
 
 

@@ -14,7 +14,7 @@ from dcfpca.secagg.messages import Advert, Complaint, Misfit, SealedShare
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
 from dcfpca.wire import round_messages
-from dcfpca.wire.constants import SMALL_SUM
+from dcfpca.wire.constants import MESSAGE_BYTES
 from dcfpca.wire.receipt import Fate
 from dcfpca.wire.round_messages import checked_names, misfit_from_wire, ref_to_wire
 from dcfpca.wire.tensors import Buffer
@@ -111,11 +111,12 @@ def consensus_of(header: types.TensorHeader, stage: str, inline: bytes = b"") ->
     return AnnouncedConsensus(stage, header.dtype, *shape, header.sha256, inline)
 
 
-def encode_seen(session: Session, saved: Sequence[bytes]) -> pb.Seen:
+def encode_seen(session: Session, saved: Sequence[bytes], *, whole: bool) -> pb.Seen:
     """A run that is open to this site, with the latest attempt that was opened, for an aggregator that is behind.
 
-    `saved` is its announcement as the site keeps it, if it does. It goes back as it came, with what the site has of the
-    consensus and the memory that were announced with it: all functions of opened sums.
+    `saved` is its announcement as the site keeps it, if it does. It goes back as it came; `whole`, with what the site
+    has of the consensus and the memory that were announced with it, as far as one message holds them: all functions of
+    opened sums.
     """
     opened, step, run = session.opened, session.step, session.secure
     if opened is None:
@@ -124,12 +125,13 @@ def encode_seen(session: Session, saved: Sequence[bytes]) -> pb.Seen:
     if run is None or step is None or step.round != opened.ref.round or not saved:
         return seen
     told = pb.Assignment.FromString(saved[-1]).round_opened
-    told.inline_consensus = np.ascontiguousarray(step.broadcast, "<f8").tobytes()
-    if told.ref != seen.ref or len(told.inline_consensus) + len(run.memory) > SMALL_SUM:
+    if told.ref != seen.ref:
         return seen
     seen.opened.CopyFrom(told)
-    if hashlib.sha256(run.memory).digest() == told.memory_sha256:
-        seen.memory = run.memory
+    if whole and step.broadcast.size * 8 + len(run.memory) <= MESSAGE_BYTES:
+        seen.opened.inline_consensus = np.ascontiguousarray(step.broadcast, "<f8").tobytes()
+        if hashlib.sha256(run.memory).digest() == told.memory_sha256:
+            seen.memory = run.memory
     return seen
 
 

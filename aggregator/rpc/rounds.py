@@ -39,7 +39,7 @@ from dcfpca.pki.keys import verify
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import rounds_pb2_grpc
 from dcfpca.v1.types_pb2 import Receipt, TensorPart
-from dcfpca.wire.constants import PROTOCOL, TURNS_ABOVE
+from dcfpca.wire.constants import CONSENSUS_WANTED, PROTOCOL, TURNS_ABOVE
 from dcfpca.wire.receipt import Fate
 from dcfpca.wire.round_messages import consent_bytes, misfit_from_wire, ref_from_wire
 from dcfpca.wire.tensors import ChunkView, WholeUpdate
@@ -82,7 +82,9 @@ class RoundServicer(SecureSumMethods, rounds_pb2_grpc.RoundServiceServicer):
         if len(self._directory.connected()) >= self._limits.max_participants:
             raise Overloaded("as many participants are connected as the aggregator allows", "try again later")
         await self._directory.update(self._introduction(request))
-        await self._registry.take_tickets(who.name, _shown_tickets(request))
+        if (wanted := await self._registry.take_tickets(who.name, _shown_tickets(request))) is not None:
+            context.set_trailing_metadata(((CONSENSUS_WANTED, wanted),))
+            raise Draining(f"the store has lost the consensus of run {wanted}", "connect again, and bring it along")
         if not self._directory.enter(who.name):
             hint = "stop the other daemon, or give this one its own certificate"
             raise AlreadyConnected(f"a participant daemon with the identity {who.name} is connected already", hint)

@@ -110,7 +110,8 @@ def stay_behind(run: Run, here: AttemptRef, event: NewerAttemptShown) -> Step:
     """
     if event.same_consensus and event.ref == here:
         return run, ()
-    return paused(run, f"{_restored_before(event.ref)}; finish it with the consensus it has, or abort it"), ()
+    todo = "restart it from the consensus it has (`dcfpca run restart`), or abort it"
+    return paused(run, f"{_restored_before(event.ref)}; {todo}"), ()
 
 
 def brought_forward(run: Run, event: ConsensusReturned) -> Step:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from aggregator.config import Config
 from aggregator.rpc.server import StandbyServer
 from aggregator.store.database import StoreFailed
-from aggregator.store.postgresql import LEASE_SECONDS, RENEW_SECONDS, Lease, LeaseLost
+from aggregator.store.postgresql import HELD_SECONDS, LEASE_SECONDS, RENEW_SECONDS, Lease, LeaseLost
 from aggregator.trust import Trust
 from dcfpca.errors import DcfpcaError
 from dcfpca.logs import log
@@ -72,16 +72,17 @@ class LeaseKeeper:
     def __init__(self, lease: Lease, end: Callable[[int], None] = os._exit) -> None:
         self._lease, self._end = lease, end
         self._stopped = threading.Event()
-        self._seconds, self._trouble = 0.0, _SILENT
+        self._seconds, self._renewed, self._trouble = 0.0, 0.0, _SILENT
         self._thread = threading.Thread(target=self._keep, name="lease", daemon=True)
         self._thread.start()
         threading.Thread(target=self._count, name="lease-count", daemon=True).start()
 
     def _keep(self) -> None:
         while not self._stopped.wait(RENEW_SECONDS):
+            asked = self._seconds
             try:
                 self._lease.renew()
-                self._seconds, self._trouble = 0.0, _SILENT
+                self._renewed, self._trouble = asked, _SILENT
             except LeaseLost as error:
                 return self._lost(str(error))
             except DcfpcaError as error:
@@ -92,7 +93,7 @@ class LeaseKeeper:
         """By turns of this thread and not by a clock: a process that was paused may renew, if nobody took over."""
         while not self._stopped.wait(RENEW_SECONDS):
             self._seconds += RENEW_SECONDS
-            if self._seconds >= LEASE_SECONDS - RENEW_SECONDS:  # before another can take it
+            if self._seconds - self._renewed > HELD_SECONDS:  # before another can take it
                 return self._lost(self._trouble)
         return None
 

@@ -1,6 +1,6 @@
 """The store in PostgreSQL, for aggregators that stand by for each other: whoever holds the lease serves.
 
-The holder renews it every second. When it has not for LEASE_SECONDS, by the clock of the database, whoever asks next
+The holder renews it twice a second. When it has not for LEASE_SECONDS, by the clock of the database, whoever asks next
 takes it over under the next term. A lease that lasts longer than any was ever granted is free, too: the clock of the
 database was set back.
 
@@ -46,7 +46,10 @@ _SESSION = {
 _SETTINGS = "-c idle_in_transaction_session_timeout=3s -c tcp_keepalives_idle=2 -c tcp_keepalives_interval=1"
 
 LEASE_SECONDS = 5.0
-RENEW_SECONDS = 1.0
+RENEW_SECONDS = 0.5
+HELD_SECONDS = 4.0
+"""How long after it asked for its last renewal a holder says that it serves: a second less than it has the lease, in
+which an answer may be on its way, and long enough to outlast a database that hangs for three."""
 # A clock that is set back by less costs no more than that much of waiting, and no takeover.
 _LONGEST_SECONDS = 3 * LEASE_SECONDS
 
@@ -225,8 +228,8 @@ class Lease:
 
     @property
     def is_held(self) -> bool:
-        """False from the moment on at which another may hold it, also in a process that was paused until now."""
-        return time.monotonic() - self._asked_at < LEASE_SECONDS
+        """False from a second before another may hold it, also in a process that was paused until now."""
+        return time.monotonic() - self._asked_at < HELD_SECONDS
 
     def take(self) -> bool:
         """Take the lease if nobody holds it; raises StoreFailed when the database does not answer."""

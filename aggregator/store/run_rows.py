@@ -278,7 +278,8 @@ def _named(software: str) -> str:
 
 def _other_software_hint(software: str) -> str:
     again = "delete it (`dcfpca run delete`) and propose it again"
-    return f"run what wrote it, {_named(software)}, to finish it (`dcfpca run finish`), or {again}"
+    until = "while its sites have not been upgraded either"
+    return f"run what wrote it, {_named(software)}, to finish it (`dcfpca run finish`) {until}, or {again}"
 
 
 def keep_opened_sum(db: Database, run_id: str, opened: StoredSum) -> None:

@@ -15,10 +15,7 @@ from __future__ import annotations
 import argparse
 import io
 import json
-import shutil
-import subprocess
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -27,6 +24,7 @@ from scipy.stats import chi2
 from sklearn.covariance import MinCovDet
 from threadpoolctl import threadpool_limits
 
+from benchmarks.r_methods import ROBPCA, flagged, run_r
 from dcfpca.methods import method_of
 from dcfpca.rpca.column_blocks import ArrayColumns
 from dcfpca.rpca.method import FloatArray
@@ -45,7 +43,7 @@ KNOWN = {
 }
 SITES, FLAG_RATE, LEVEL, MOST_FEATURES = (1, 2, 3), 0.01, 0.975, 20
 PEERS = {
-    "ROBPCA (rrcov)": "!rrcov::PcaHubert(X, scale = TRUE)@flag",
+    "ROBPCA (rrcov)": ROBPCA,
     "MCD (robustbase)": "{m <- robustbase::covMcd(X); mahalanobis(X, m$center, m$cov) > qchisq(.975, ncol(X))}",
 }
 
@@ -61,14 +59,6 @@ def load(name: str) -> FloatArray | None:
     return np.loadtxt(io.StringIO(texts[name]))
 
 
-def run_r(script: str, *arguments: Path) -> str | None:
-    """What a script prints; None without R or the package."""
-    if shutil.which("Rscript") is None:
-        return None
-    done = subprocess.run(["Rscript", "-e", script, *arguments], capture_output=True, text=True, check=False)
-    return done.stdout if done.returncode == 0 else None
-
-
 def ours(X: FloatArray, count: int) -> NDArray[np.bool_]:
     """The samples that sites flag which are dealt them in turn."""
     sites = [np.arange(first, len(X), count) for first in range(count)]
@@ -82,15 +72,11 @@ def ours(X: FloatArray, count: int) -> NDArray[np.bool_]:
 def peers(X: FloatArray) -> dict[str, NDArray[np.bool_]]:
     """What robust methods flag with all data in one place."""
     found = {}
-    with TemporaryDirectory() as folder:
-        given = Path(folder) / "given"
-        np.savetxt(given, X)
-        for name, flags in PEERS.items():
-            if name.startswith("MCD") and X.shape[1] > MOST_FEATURES:
-                continue  # more features than samples
-            script = f"X <- as.matrix(read.table(commandArgs(TRUE)[1])); set.seed(1); cat(as.integer({flags}))"
-            if (said := run_r(script, given)) is not None:
-                found[name] = np.array(said.split(), dtype=int) > 0
+    for name, method in PEERS.items():
+        if name.startswith("MCD") and X.shape[1] > MOST_FEATURES:
+            continue  # more features than samples
+        if (odd := flagged(method, X)) is not None:
+            found[name] = odd
     if not found and X.shape[1] <= MOST_FEATURES:
         fitted = MinCovDet(random_state=0).fit(X)
         found["MCD (scikit-learn)"] = fitted.mahalanobis(X) > chi2.ppf(LEVEL, X.shape[1])
@@ -106,7 +92,7 @@ def measure(name: str) -> list[dict[str, Any]]:
     known = np.zeros(len(X), bool)
     known[np.array(KNOWN[name]) - 1] = True
     with threadpool_limits(1):
-        flagged = {f"ours, {count} site{'s' * (count > 1)}": ours(X, count) for count in SITES} | peers(X)
+        odd_by = {f"ours, {count} site{'s' * (count > 1)}": ours(X, count) for count in SITES} | peers(X)
     return [
         {
             "set": name,
@@ -115,7 +101,7 @@ def measure(name: str) -> list[dict[str, Any]]:
             "found": int(odd[known].sum()),
             "false": int(odd[~known].sum()),
         }
-        for who, odd in flagged.items()
+        for who, odd in odd_by.items()
     ]
 
 

@@ -61,11 +61,11 @@ def _samples(results: Path) -> str:
         return ""
     told = vars(found.summary)
     rows = [
-        [words, _percent(told[kind].recall, 0), _percent(told[kind].false)]
+        [words, _percent(told[kind].recall, 0), _percent(told[kind].false), _robpca(told[kind])]
         for kind, words in _KINDS.items()
         if kind in told
     ]
-    rows.insert(0, ["nothing put in", "–", _percent(told["none"].false, 2)])
+    rows.insert(0, ["nothing put in", "–", _percent(told["none"].false, 2), "–"])
     instruments = "; ".join(
         f"{word}: F1 {told[kind].f1:.2f}"
         for kind, word in (("stuck", "a feature that repeats one value"), ("drift", "one that drifts"))
@@ -74,10 +74,17 @@ def _samples(results: Path) -> str:
     return paragraphs(
         "## Unusual samples and instruments",
         "    python -m benchmarks.samples --data DIR --json benchmarks/results/samples.json",
-        "The same tables with bad samples put in: how many of those are flagged, and how many of the others.",
-        table(["put in", "found", "others flagged"], rows),
+        "The same tables with bad samples put in: how many of those are flagged, and how many of the others. "
+        "ROBPCA (R's rrcov, its defaults) has all data in one place.",
+        table(["put in", "found", "others flagged", "ROBPCA found / others"], rows),
         f"Instruments: {instruments}.",
     )
+
+
+def _robpca(told: Any) -> str:
+    if not hasattr(told, "robpca_recall"):
+        return "–"
+    return f"{_percent(told.robpca_recall, 0)} / {_percent(told.robpca_false)}"
 
 
 def _causes(results: Path) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 import typer
 
+from dcfpca import logs
 from dcfpca.errors import BadInput, DcfpcaError, UnusableState
 
 DONE, FAILED, MISUSED = 0, 1, 2
@@ -27,8 +28,8 @@ def run_command(
 ) -> None:
     """Run `app` on `arguments` (the process's own by default) and leave with SystemExit.
 
-    A DcfpcaError, or one that `explain` returns, is printed as `error:` and `hint:` on stderr. Others are bugs
-    and propagate with their traceback.
+    A DcfpcaError, or one that `explain` returns, is printed as `error:` and `hint:` on stderr, or as a line of the log
+    of a service that logs JSON. Others are bugs and propagate with their traceback.
     """
     # gRPC's C core writes lines of its own to stderr, in no format of ours; what matters of them we log ourselves.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
@@ -42,10 +43,17 @@ def run_command(
         explained = error if isinstance(error, DcfpcaError) else explain(error)
         if explained is None:
             raise
-        from dcfpca.text.console import print_error  # noqa: PLC0415  imports rich, which a health probe does without
-
-        print_error(explained)
+        _tell(explained)
         sys.exit(exit_code(explained))
+
+
+def _tell(error: DcfpcaError) -> None:
+    if logs.is_json_service():
+        logs.log("ended", level="error", reason=str(error), hint=error.hint or None)
+        return
+    from dcfpca.text.console import print_error  # noqa: PLC0415  imports rich, which a health probe does without
+
+    print_error(error)
 
 
 def exit_code(error: DcfpcaError) -> int:

@@ -116,7 +116,7 @@ def runs_table(runs: Iterable[pb.RunView]) -> Table:
             made,
             view.run_id,
             coloured(view.status),
-            str(view.rounds_held),
+            str(view.rounds_held) if view.round_limit else "–",
             str(line["method"]),
             str(line["aggregation"]),
             str(len(view.enrolled)),
@@ -178,10 +178,13 @@ def _facts(view: pb.RunView) -> Table:
         "method": f"{spec.get('method')}, {spec.get('rows')} features, {rank}, {spec.get('aggregation')} aggregation",
         "privacy": run_line(private) if (private := spec_document(spec)) else None,
         "spec": view.spec_sha256.hex(),
-        "proposed": f"{moment(view.created_ms)} by {view.operator}",
+        "proposed": f"{moment(view.created_ms)} by {view.operator}" if view.operator else moment(view.created_ms),
         "ended": moment(view.ended_ms),
-        "rounds": f"{view.rounds_held} held, of at most {view.round_limit}",
-        "now": None if view.status in OVER else f"round {view.round}, attempt {view.attempt}, {view.phase}",
+        # Of a run that other software wrote neither is known.
+        "rounds": f"{view.rounds_held} held, of at most {view.round_limit}" if view.round_limit else None,
+        "now": None
+        if view.status in OVER or not view.round_limit
+        else f"round {view.round}, attempt {view.attempt}, {view.phase}",
         "deadline": f"{moment(view.deadline_ms)}: {view.at_deadline}" if view.deadline_ms else None,
         "enrolled": ", ".join(one.participant + (" (private)" if one.private else "") for one in view.enrolled),
         "awaited": ", ".join(view.awaited) or None,

@@ -23,5 +23,8 @@ TURNS_ABOVE = 64
 STANDBY = "dcfpca-standby"
 """Key in the trailing metadata of a health check that a standby answers: who serves meanwhile."""
 
+CONSENSUS_WANTED = "dcfpca-consensus-wanted"
+"""Key in the trailing metadata of a refused subscription: the run whose consensus the site is to bring along."""
+
 ARTIFACTS = ("L.npy", "S.npz")
 """The files of a site's reconstruction that an operator may ask for."""

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
+from typing import Any
 
 import grpc
 
@@ -19,6 +20,7 @@ from dcfpca.logs import log
 from dcfpca.pki.credential_files import Credentials, load_credentials
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.wire.addresses import Address, TlsFiles, diagnose
+from dcfpca.wire.constants import CONSENSUS_WANTED
 from participant.link.calls import TOO_LARGE, Backoff, Link, StreamReplaced, is_too_large
 
 WATCH_SECONDS = 2.0
@@ -44,21 +46,22 @@ class Connection:
         self._files = files
         self._link = link
         self._was_connected = False
-        self._dialled = False
+        self._dialled, self._wanted = False, ""
         self._failures: dict[Address, str] = {}
         self._rejected_since: float | None = None
         self._since = float("inf")
         self._backoff = Backoff(link.longest_wait)
 
     async def assignments(
-        self, greeting: Callable[[], pb.SubscribeRequest], dialling: Callable[[pb.SubscribeRequest], None]
+        self, greeting: Callable[[str], pb.SubscribeRequest], dialling: Callable[[pb.SubscribeRequest], None]
     ) -> AsyncIterator[pb.Assignment]:
         """Yield assignments across reconnections; raises DcfpcaError when retrying cannot help.
 
-        `dialling` is called before the first attempt to connect, and again after each connection that was established.
+        `greeting` is given the run whose consensus the aggregator has asked for, if it has. `dialling` is called before
+        the first attempt to connect, and again after each that was established or answered with such a question.
         """
         while True:
-            hello = greeting()
+            hello = greeting(self._wanted)
             if not self._dialled:
                 dialling(hello)
                 self._dialled = True
@@ -70,6 +73,8 @@ class Connection:
                 )
             except grpc.aio.AioRpcError as error:
                 self._tell(False)
+                if wanted := _wanted_by(error):
+                    self._wanted, self._dialled = wanted, False  # what it brings along is another message
                 patience = STANDBY_SECONDS if self._link.has_standby else DIAGNOSIS_SECONDS
                 failure = await asyncio.to_thread(classify_failure, error, self._link.address, self._files, patience)
                 self._stop_or_retry(failure)
@@ -126,7 +131,7 @@ class Connection:
         log("connected", aggregator=str(self._link.address))
         self._tell(True)
         self._was_connected = True
-        self._dialled = False
+        self._dialled, self._wanted = False, ""
         self._failures.clear()
         self._rejected_since = None
         self._since = asyncio.get_running_loop().time()
@@ -210,6 +215,12 @@ def classify_failure(
             return ConnectionFailure(
                 "aggregator_failed", Recovery.RETRY, Unreachable(sentence, "see the aggregator's log")
             )
+
+
+def _wanted_by(error: grpc.aio.AioRpcError) -> str:
+    """The run whose consensus an aggregator asks for that refuses the subscription; empty if it asks for none."""
+    said: Any = error.trailing_metadata() or ()
+    return next((str(value) for key, value in said if key == CONSENSUS_WANTED), "")
 
 
 def _unavailable(said: str, address: Address, files: TlsFiles, seconds: float) -> ConnectionFailure:

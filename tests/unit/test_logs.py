@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import logging
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -56,3 +58,40 @@ def test_a_second_setup_replaces_the_first(lines: io.StringIO) -> None:
     logs.setup("json", "info", later)
     logging.getLogger("grpc").error("lost")
     assert (lines.getvalue(), later.getvalue().count("\n")) == ("", 1)
+
+
+FAILING = """
+import gc, sys, threading, warnings
+from dcfpca import logs
+from dcfpca.errors import BadInput
+from dcfpca.text.command_runner import run_command
+import typer
+
+class Unraisable:
+    def __del__(self):
+        raise KeyError("in __del__")
+
+app = typer.Typer(pretty_exceptions_enable=False)
+
+@app.command()
+def serve(ends: str):
+    logs.setup_service("json", "info")
+    warnings.warn("an old call")
+    Unraisable()
+    thread = threading.Thread(target=lambda: 1 / 0, name="worker")
+    thread.start()
+    thread.join()
+    raise BadInput("the port is taken", "choose another") if ends == "told" else ValueError("a\\nbug")
+
+run_command(app)
+"""
+
+
+@pytest.mark.parametrize(("ends", "code", "last"), [("told", 2, "ended"), ("bug", 1, "uncaught_exception")])
+def test_a_service_that_logs_json_ends_with_json(ends: str, code: int, last: str) -> None:
+    done = subprocess.run([sys.executable, "-c", FAILING, ends], capture_output=True, text=True, check=False)
+    warned, unraisable, thread, end = (json.loads(line) for line in done.stderr.splitlines())
+    assert (done.returncode, done.stdout, end["action"]) == (code, "", last)
+    assert (warned["action"], unraisable["error"]) == ("library_message", "KeyError('in __del__')")
+    assert (thread["where"], thread["error"]) == ("worker", "ZeroDivisionError('division by zero')")
+    assert end["reason"] == "the port is taken" if ends == "told" else "ValueError: a\nbug" in end["traceback"]

@@ -24,7 +24,8 @@ TINY = np.finfo(np.float64).tiny
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Origin:
-    """What a model of scores was made from: how many samples, and which of the judged ones (n) are among them.
+    """What a model of scores was made from: how many samples, which of the judged ones (n) are among them, and the
+    scores that these had there (m × n), with distrusted ones replaced by what the others predicted.
 
     Of their covariance it has the `rank` leading directions, its last factors. Of the rest the share `diagonal` is in
     its own variances alone; if that is 1, these are from medians.
@@ -32,12 +33,18 @@ class Origin:
 
     samples: float
     taken: NDArray[np.bool_]
+    held: FloatArray
     rank: int
     diagonal: float
 
     def matters(self, rows: int) -> bool:
         """Whether any of the samples moves the model."""
-        return bool(self.taken.any()) and 2.0 < self.samples < SURE * rows
+        return bool(self.taken.any()) and self.samples > 2.0 and moves_by_one(rows, self.samples)
+
+
+def moves_by_one(rows: int, samples: float) -> bool:
+    """Whether a single one of this many samples moves a model of this many features (`rows`)."""
+    return samples < SURE * rows
 
 
 def distance_without(
@@ -46,13 +53,14 @@ def distance_without(
     """Squared distances of samples (m × n) by their `used` features; the model leaves out each `taken` one that it
     judges.
 
-    `found` is what is expected of all entries, `within` what is expected by the used features alone. Without a sample x
-    the covariance of n others is C − xxᵀ/n, up to a factor: its leading part follows from a small eigenproblem in the
-    span of the leading directions and of x, the rest loses what x has outside of them, and Woodbury's identity gives
-    the distance.
+    `found` is what is expected of all entries, `within` what is expected by the used features alone. Without a sample
+    that the model holds as x, the covariance of n others is C − xxᵀ/n, up to a factor: its leading part follows from a
+    small eigenproblem in the span of the leading directions and of x, the rest loses what x has outside of them, and
+    Woodbury's identity gives the distance of the sample as it is trusted now.
     """
     here, share = by.taken, 1.0 / (by.samples - 1.0)
-    x = (np.where(found.trusted, scores, found.score)[:, here] - model.centre[:, None]).T
+    now = (np.where(found.trusted, scores, found.score)[:, here] - model.centre[:, None]).T
+    x = (by.held[:, here] - model.centre[:, None]).T
     leading = model.factor[:, model.factor.shape[1] - by.rank :]
     variance = np.sum(leading**2, axis=0)
     scale = np.where(variance > 0.0, 1.0 / np.sqrt(np.maximum(variance, TINY)), 0.0)
@@ -64,14 +72,14 @@ def distance_without(
     outside = share * size**2 + (unit**2) @ model.own / by.diagonal
     change = _change(np.column_stack([along, size]), variance, outside, share, by.diagonal)
     part = _Solver(model.factor[used], model.own[used], within.inverses.of(here), within.trusted.T[here])
-    w = part.weights(x[:, used], unit[:, used], scale, change)
+    w = part.weights(now[:, used], unit[:, used], scale, change)
     if by.diagonal < 1.0:
         lost, grown = share * by.diagonal * rest[:, used] ** 2, 1.0 + share
     else:
         side = np.sign(np.abs(rest[:, used]) - MEDIAN * np.sqrt(part.own))
         lost, grown = share * OF_MEDIAN * part.own * side, (1.0 + share) ** 2
     distance = within.distance.copy()
-    distance[here] = grown * np.maximum(np.sum(x[:, used] * w + lost * w**2, axis=1), 0.0)
+    distance[here] = grown * np.maximum(np.sum(now[:, used] * w + lost * w**2, axis=1), 0.0)
     return distance
 
 

@@ -22,7 +22,7 @@ from dcfpca.rpca.calibration.normal_scores import SHAPE_BINS, shape_from_counts,
 from dcfpca.rpca.column_blocks import blocks
 from dcfpca.rpca.method import Consensus, Layout, Outcome, TensorMessage, Total
 from dcfpca.rpca.refinement.closing_plan import COVARIANCE, NULL, SHAPE, ClosingPlan
-from dcfpca.rpca.refinement.closing_stage import COUNTERS, ClosingStage
+from dcfpca.rpca.refinement.closing_stage import COUNTERS, ClosingStage, keep_made_by
 from dcfpca.rpca.refinement.noise_scale import count_sizes
 from dcfpca.rpca.refinement.outlyingness import HALF
 from dcfpca.rpca.refinement.refine import AT_MEDIAN
@@ -104,6 +104,8 @@ class Covariance(ClosingStage):
             else:
                 count, mean, squares = moment_sums(model, scores)
             total += TensorMessage(np.column_stack([squares, mean]), np.array([count])).flat()
+        if not plan.fresh:
+            keep_made_by(site, plan)
         return TensorMessage.unflatten(self.up, total / plan.columns)
 
     def merged(self, exact: TensorMessage, asked: Consensus, least: int) -> TensorMessage:

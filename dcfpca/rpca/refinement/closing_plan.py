@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dcfpca.rpca.calibration.calibration import FIGURES, ONE_VALUE, TWO_VALUES, Calibration, calibration_width, factors
+from dcfpca.rpca.calibration.expectation import ScoreModel
 from dcfpca.rpca.calibration.sample_test import SampleNull
 from dcfpca.rpca.method import FloatArray, Layout, TensorMessage
 from dcfpca.rpca.refinement.alternating_fit import ColumnModel, Subspace, ridge_of
@@ -96,6 +97,8 @@ class ClosingPlan:
     verdict: FloatArray  # the figures named in VERDICT; zeros until the end
     fit: TensorMessage  # the method's own last broadcast
     calibration: Calibration | None = None  # from the rounds that find it on
+    # By what entries were distrusted when the covariance was made: sites keep it, no broadcast has it.
+    made_by: ScoreModel | None = None
 
     @property
     def has_null(self) -> bool:

@@ -11,7 +11,9 @@ import scipy
 from numpy.typing import NDArray
 
 from dcfpca.rpca.calibration.calibration import Calibration, calibrations_apart, implausible
+from dcfpca.rpca.calibration.expectation import ScoreModel
 from dcfpca.rpca.calibration.instruments import scan_block
+from dcfpca.rpca.calibration.leave_one_out import moves_by_one
 from dcfpca.rpca.column_blocks import blocks
 from dcfpca.rpca.method import (
     ColumnScores,
@@ -41,7 +43,7 @@ from dcfpca.rpca.refinement.closing_plan import (
 from dcfpca.rpca.refinement.hidden_entries import HiddenColumns
 from dcfpca.rpca.refinement.scoring import findings_of, score_twice
 from dcfpca.rpca.refinement.verdict import verdict_of
-from dcfpca.rpca.stage import Stage
+from dcfpca.rpca.stage import Snapshot, Stage
 from dcfpca.rpca.stage_checks import (
     APART,
     ROUNDING,
@@ -63,6 +65,7 @@ CURVE = "closing/curve"
 CARRIERS, WANTED = "closing/carriers", "closing/wanted"  # the sum of projectors, and how many sites must carry
 # Of a site's own arrays: subspace and centre that it answered last, and its columns' coefficients about that centre.
 KEPT_U, KEPT_V, KEPT_CENTRE = "U", "V", "centre"
+MADE_BY = "made_by"  # … by what entries were distrusted when the covariance was made
 COLUMNS_CHANGED = "the sites do not have the columns that they had in the opening"
 
 
@@ -182,7 +185,7 @@ class ClosingStage(Stage):
 
     def finish(self, site: StagedSite, asked: Consensus) -> Iterator[ResultBlock]:
         """L, the flagged outliers and the scores of every block."""
-        plan, shape = ClosingPlan.of(asked.broadcast), site.view.own.shape
+        plan, shape = with_made_by(ClosingPlan.of(asked.broadcast), site.kept), site.view.own.shape
         mine, flagged, seen, squares, unusual = kept_view(plan, site.kept), 0, 0, 0.0, 0.0
         slips = kept_slips(site.kept)
         for M, block in results(site, plan, hiding=False):
@@ -264,6 +267,22 @@ def keep_coefficients(site: StagedSite, model: ColumnModel, V: FloatArray) -> No
     """Keep these coefficients, from which the next round starts."""
     arrays: dict[str, NDArray[np.generic]] = {KEPT_U: model.U, KEPT_V: V, KEPT_CENTRE: model.centre}
     site.kept.update(arrays)
+
+
+def keep_made_by(site: StagedSite, plan: ClosingPlan) -> None:
+    """Keep by what entries were distrusted when the covariance was made, where a sample moves it."""
+    assert plan.calibration is not None  # of a run whose entries are judged by their covariance
+    model = plan.calibration.model
+    if moves_by_one(len(model.centre), plan.columns):
+        site.kept[MADE_BY] = np.column_stack([model.centre, model.own, model.factor])
+
+
+def with_made_by(plan: ClosingPlan, kept: Snapshot) -> ClosingPlan:
+    """The plan with what the site kept of that."""
+    if MADE_BY not in kept or plan.calibration is None:
+        return plan
+    held = np.asarray(kept[MADE_BY], dtype=np.float64)
+    return replace(plan, made_by=ScoreModel(held[:, 0], held[:, 2:], held[:, 1], plan.calibration.of_few_values))
 
 
 def carried_by_enough(consensus: Consensus) -> FloatArray:

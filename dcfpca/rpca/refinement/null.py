@@ -26,7 +26,7 @@ from dcfpca.rpca.calibration.sample_test import (
 from dcfpca.rpca.calibration.sample_test import COUNTS as ODDNESS_COUNTS
 from dcfpca.rpca.method import Consensus, FloatArray, Layout, Outcome, ResultBlock, TensorMessage, Total
 from dcfpca.rpca.refinement.closing_plan import CHECK, NULL, ClosingPlan, FitEnding, local_rate, unchecked_rate
-from dcfpca.rpca.refinement.closing_stage import COUNTERS, ClosingStage, results
+from dcfpca.rpca.refinement.closing_stage import COUNTERS, ClosingStage, results, with_made_by
 from dcfpca.rpca.refinement.identifiability import OUTLYING, far_out, lives_on_few
 from dcfpca.rpca.refinement.noise_scale import DISTANCE_BINS, count_above, count_sides, count_sizes, distance_scale
 from dcfpca.rpca.refinement.scoring import expect_entries, squared_distance
@@ -55,7 +55,7 @@ class Null(ClosingStage):
 
     def answer(self, site: StagedSite, asked: Consensus) -> TensorMessage:
         """Counts of deviations per feature and side, and of distances within the subspace."""
-        plan, total = ClosingPlan.of(asked.broadcast), np.zeros(self.up.size)
+        plan, total = with_made_by(ClosingPlan.of(asked.broadcast), site.kept), np.zeros(self.up.size)
         for M, block in results(site, plan, hiding=False):
             found, distance = expect_entries(plan, M, block.L), squared_distance(plan, block.V)
             total += null_update(plan, M, block, found, distance).flat()

@@ -117,8 +117,10 @@ def _oddness(
     leading = model.factor.shape[1] if diagonal >= 1.0 else leading_directions(model, plan.taken)
     for own, found in parts:
         last = first + own.shape[1]
-        taken = found.coherent & calm[first:last] if calm is not None else np.zeros(last - first, dtype=bool)
-        odd.append(oddness(model, own, found, Origin(plan.taken, taken, leading, diagonal)))
+        then = expect(plan.made_by, own) if plan.made_by is not None and calm is not None else found
+        taken = then.coherent & calm[first:last] if calm is not None else np.zeros(last - first, dtype=bool)
+        held = np.where(then.trusted, own, then.score)
+        odd.append(oddness(model, own, found, Origin(plan.taken, taken, held, leading, diagonal)))
         first = last
     return np.concatenate(odd)
 

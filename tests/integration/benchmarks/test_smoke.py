@@ -23,6 +23,7 @@ SMALL = {
     "cost_growth": "--shrink 25 --json {out}/growth.json",
     "many_secure": "--participants 5 --rounds 1 --rows 20 --rank 2 --json {out}/many-secure.json",
     "many_participants": "--participants 8 --few 2 --rounds 2 --rows 20 --rank 2 --processes 1 --json",
+    "many_runs": "--runs 2 --json {out}/runs.json",
     "out_of_core": "--gib 0.002 --memory-limit 512MiB --rows 200 --rank 3 --rounds 2 --threads 1 --finish --dir {out}",
     "paper": "--quick --first 1 --out {out}",
     "paper --figure": "--figure local-iterations --quick --out {out}",

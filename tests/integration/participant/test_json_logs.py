@@ -5,18 +5,30 @@ from __future__ import annotations
 import json
 import os
 import socket
+import sqlite3
 import ssl
 import struct
 import subprocess
 import sys
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from dcfpca.scaffold.local_consortium import free_ports
 from tests.support.services.federation import Federation
 from tests.support.services.processes import Process
+from tests.support.surroundings.proxy import Proxy
 
+NAMES = ("alpha", "beta", "gamma")
+SPEC: dict[str, Any] = {
+    "rank": 1,
+    "rounds": 1000,
+    "tolerance": 0.0,
+    "closing_rounds": False,
+    "participants": NAMES,
+}
 ENHANCE_YOUR_CALM = 11  # the error code of HTTP/2
 # The library complains of a handshake that fails, on either side of the connection.
 DIALLING = """
@@ -65,6 +77,57 @@ def test_a_site_whose_aggregator_hangs_up_on_it_with_a_goaway_logs_nothing_but_j
         site.await_action("unreachable")
         site.stop()
         assert_json(site)
+
+
+def test_daemons_whose_connections_are_cut_in_the_middle_of_a_run_log_nothing_but_json(tmp_path: Path) -> None:
+    with Federation(tmp_path, fresh=True) as federation:
+        aggregator = federation.start_aggregator()
+        console = free_ports(1)[0]
+        with closing(Proxy(federation.address)) as proxy:
+            for name in NAMES:
+                tables = {"console": {"listen": f"127.0.0.1:{console}"}} if name == "alpha" else {}
+                data = np.random.default_rng(0).standard_normal((6, 40))
+                federation.add_site(name, data, via=proxy.address, tables=tables)
+            federation.start_sites(NAMES)
+            run_id = federation.propose(**SPEC)
+            for round in (3, 6):
+                aggregator.await_action("consensus_reached", run=run_id, round=round)
+                seen = len(aggregator.lines)
+                proxy.cut()
+                aggregator.await_action("participant_disconnected", after=seen)
+                proxy.heal()
+            with socket.create_connection(("127.0.0.1", console)) as peer:
+                peer.sendall(b"GET \0 HTTP/9\r\n\r\n")
+                assert b"400" in peer.recv(100)
+            aggregator.await_action("consensus_reached", run=run_id, round=9)
+            aggregator.kill()
+            aggregator_again = federation.start_aggregator()
+            aggregator_again.await_action("consensus_reached", run=run_id, round=12)
+            federation.operator.abort(run_id, "seen enough")
+            sites = [federation.processes[name] for name in NAMES]
+            for process in (*sites, aggregator_again):
+                process.stop()
+        for process in (*sites, aggregator, aggregator_again):
+            assert_json(process)
+
+
+def test_a_daemon_that_cannot_start_says_so_in_json(tmp_path: Path) -> None:
+    """The state of a newer site, and a store that is no database."""
+    with Federation(tmp_path, fresh=True) as federation:
+        federation.add_site("alpha", np.zeros((6, 40)))
+        state = tmp_path / "sites" / "alpha" / "state"
+        state.mkdir(mode=0o700)
+        for file, version in ((state / "state.db", 999), (tmp_path / "store.db", 999)):
+            with closing(sqlite3.connect(file)) as newer:
+                newer.execute(f"PRAGMA user_version = {version}")
+        site = federation.start_site("alpha")
+        aggregator = federation._start("agg", "aggregator.main", federation.aggregator_config())
+        for process in (site, aggregator):
+            assert process.wait() == 1
+            assert_json(process)
+            ended = next(line for line in process.events() if line["action"] == "ended")
+            assert "written by a newer version" in ended["reason"]
+            assert ended["hint"]
 
 
 def hang_up(federation: Federation, listener: socket.socket) -> bool:

@@ -22,7 +22,7 @@ class Proxy:
         self._all: list[socket.socket] = []
         self._pumps: list[threading.Thread] = []
         self._lock = threading.Lock()
-        self._is_cut = self._swallows = False
+        self._is_cut = self.swallows = False
         self._stall_after, self._delay = stall_after, delay
         self.sent = 0
         self.stalled, self._was_cut, self._passes = threading.Event(), threading.Event(), threading.Event()
@@ -52,7 +52,7 @@ class Proxy:
 
     def swallow(self) -> None:
         """From now on take whatever comes, and pass nothing on: no end learns of it."""
-        self._swallows = True
+        self.swallows = True
 
     def hold(self) -> None:
         """From now on keep whatever comes, in both directions, and pass it on when healed: a network that stalls."""
@@ -61,7 +61,7 @@ class Proxy:
     def heal(self) -> None:
         """Let connections through again."""
         with self._lock:
-            self._is_cut = self._swallows = False
+            self._is_cut = self.swallows = False
         self._passes.set()
 
     def close(self) -> None:
@@ -106,7 +106,7 @@ class Proxy:
                     break
                 time.sleep(self._delay)
                 self._passes.wait()
-                if not self._swallows:
+                if not self.swallows:
                     sink.sendall(data)
         for end in (source, sink):
             with contextlib.suppress(OSError):

@@ -38,6 +38,20 @@ def test_the_consensus_that_all_members_show_is_taken_from_one_that_has_it_whole
     assert returned.agreed.broadcast.flat().tobytes() == PAYLOAD
 
 
+def test_members_are_asked_for_the_bytes_once_and_until_one_has_shown_them() -> None:
+    """Without the memory, which not every member derives, they are not whole."""
+    returned, bare = ReturnedConsensus(TERMS), replace(SHOWN, memory=b"", payload=b"")
+    assert not returned.wants("a", replace(bare, announced=None))
+    assert returned.wants("a", bare)
+    assert not returned.wants("a", bare)
+    assert returned.take(RUN, "a", replace(SHOWN, memory=b""), ()) == "awaited"
+    assert returned.wants("b", bare)
+    assert not returned.wants("b", SHOWN)
+    assert returned.take(RUN, "b", SHOWN, ()) == "awaited"
+    assert not returned.wants("c", bare)
+    assert returned.take(RUN, "c", bare, ()) == "agreed"
+
+
 OTHERWISE: list[dict[str, Any]] = [
     {"previous_sum": bytes(32)},
     {"exponents": (5, 20)},

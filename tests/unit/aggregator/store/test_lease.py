@@ -18,7 +18,7 @@ from aggregator.run.state import Run
 from aggregator.service.standby import LeaseKeeper
 from aggregator.store import participants
 from aggregator.store.database import StoreFailed
-from aggregator.store.postgresql import LEASE_SECONDS, Lease, LeaseLost, PostgresDatabase, connect, prepare
+from aggregator.store.postgresql import HELD_SECONDS, Lease, LeaseLost, PostgresDatabase, connect, prepare
 from aggregator.store.store import Commit, Store
 from dcfpca.errors import BadInput, UnusableState
 from dcfpca.methods import method_of
@@ -159,7 +159,7 @@ def test_a_server_ends_when_the_database_refuses_its_renewals(url: str) -> None:
         assert ends_of(lease, lambda: other.execute("ALTER TABLE lease RENAME TO gone")) == [1]
 
 
-def test_a_holder_that_was_paused_for_as_long_as_a_lease_lasts_does_not_claim_it(
+def test_a_holder_that_was_paused_until_its_lease_is_about_to_run_out_does_not_claim_it(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with closing(Lease(url, "one")) as lease:
@@ -167,7 +167,7 @@ def test_a_holder_that_was_paused_for_as_long_as_a_lease_lasts_does_not_claim_it
         assert lease.take()
         assert lease.is_held
         before = time.monotonic()
-        monkeypatch.setattr("aggregator.store.postgresql.time.monotonic", lambda: before + LEASE_SECONDS)
+        monkeypatch.setattr("aggregator.store.postgresql.time.monotonic", lambda: before + HELD_SECONDS)
         assert not lease.is_held
         lease.renew()
         assert lease.is_held, "nobody had taken it meanwhile"

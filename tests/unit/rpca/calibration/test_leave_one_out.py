@@ -11,6 +11,7 @@ from scipy import stats
 from dcfpca.methods import method_of
 from dcfpca.rpca.calibration.calibration import FIGURES
 from dcfpca.rpca.calibration.expectation import (
+    ScoreModel,
     expect,
     leading_directions,
     model_from_covariance,
@@ -41,7 +42,7 @@ def test_distances_are_those_from_a_model_of_the_other_samples(factors: int) -> 
     model = model_from_covariance(centre, covariance, n, few)
     assert leading_directions(model, n) == factors
     found = expect(model, X, np.ones(X.shape, dtype=bool))
-    origin = Origin(n, np.arange(n) < n - 1, factors, shrinkage(ROWS, n))
+    origin = Origin(n, np.arange(n) < n - 1, X, factors, shrinkage(ROWS, n))
     close, apart = distance_without(model, X, found, found, used, origin), found.distance
     true = []
     for place in range(n - 1):
@@ -52,6 +53,25 @@ def test_distances_are_those_from_a_model_of_the_other_samples(factors: int) -> 
     np.testing.assert_allclose(close[:-1], true, rtol=0.2)
     assert abs(np.mean(close[:-1]) / np.mean(true) - 1.0) < 0.05
     assert close[-1] == apart[-1]
+
+
+def test_distances_are_those_from_the_others_where_entries_were_put_out_of_the_model() -> None:
+    rows, n = 60, 30
+    X, every = np.random.default_rng(2).normal(size=(rows, n)), np.ones(n, dtype=bool)
+    held, few, used = X.copy(), np.zeros(rows, dtype=bool), np.ones(rows, dtype=bool)
+    held[np.abs(X).argmax(axis=0), np.arange(n)] = 0.0
+
+    def made_from(columns: FloatArray) -> ScoreModel:
+        return model_from_covariance(columns.mean(axis=1), np.cov(columns, bias=True), columns.shape[1], few)
+
+    model, trusted = made_from(held), np.ones(X.shape, dtype=bool)
+    found = expect(model, X, trusted)
+    origin = Origin(n, every, held, leading_directions(model, n), shrinkage(rows, n))
+    close = distance_without(model, X, found, found, used, origin)
+    others = [made_from(np.delete(held, place, axis=1)) for place in range(n)]
+    true = [expect(one, X[:, [k]], trusted[:, [k]]).distance[0] for k, one in enumerate(others)]
+    np.testing.assert_allclose(close, true, rtol=0.3)
+    assert abs(np.mean(close) / np.mean(true) - 1.0) < 0.1
 
 
 def test_hotelling_distances_of_fresh_normal_samples_have_uniform_p_values() -> None:
@@ -102,3 +122,14 @@ def test_fresh_normal_samples_are_seldom_odd_after_runs_of_forty() -> None:
         p.append(transform_columns(plan, fresh).scored.p_value)
     assert np.mean(np.concatenate(p) <= 0.05) <= 0.06
     assert np.mean(np.concatenate(p) <= 0.01) <= 0.015
+
+
+@pytest.mark.slow
+def test_normal_samples_fewer_than_their_features_are_seldom_odd() -> None:
+    p = []
+    for seed in (2, 5):
+        X = np.random.default_rng(seed).normal(size=(100, 60))
+        method = method_of(parse_spec({"rows": 100, "scaling": "robust"}))
+        run = simulate(method, [ArrayColumns(X[:, first::3]) for first in range(3)])
+        p += [result.p_values for result in run.results]
+    assert np.count_nonzero(np.concatenate(p) <= 0.001) <= 1  # of 120
