@@ -20,6 +20,7 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.peers.solver_race import baseline_peers, ours, theirs, whole_decompositions
 from benchmarks.solver.choices import choices
+from benchmarks.solver.identifiable import identifiable
 from benchmarks.solver.ill_conditioned import ill_conditioned
 from benchmarks.solver.known_failures import known_failures
 from benchmarks.solver.roofline import roofline
@@ -197,6 +198,7 @@ SETS: dict[str, Callable[..., Iterator[Row]]] = {
     "easy": easy, "cells": cells, "closing": closing,
     "kinds": kinds, "split": splits, "values": values, "speed": speed, "step": step,
     "known-failures": known_failures, "ill-conditioned": ill_conditioned, "choices": choices, "roofline": roofline,
+    "identifiable": identifiable,
 }  # fmt: skip
 
 

@@ -18,6 +18,8 @@ from dcfpca.rpca.thresholds import NORMAL_MEDIAN
 OUTLIER_DEVIATIONS = 3.0
 SMALLEST_SHARE = 1e-9  # residuals below this share of the column's scale are rounding, not noise
 REFINEMENTS = 10
+DRAWN, FEW_DIRECTIONS = 500, 8  # subsets of a column's entries, and how many directions they can tell
+BEYOND_CHANCE = 2  # entries more than there are directions: so many never agree with wrong coefficients
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,6 +40,27 @@ def project(Q: FloatArray, M: FloatArray) -> Projection:
     R = np.where(observed, M - Q @ V.T, 0.0)
     noise = np.maximum(_deviations(R, observed), SMALLEST_SHARE * scale)
     return Projection(V, np.where(np.abs(R) > OUTLIER_DEVIATIONS * noise, R, 0.0), noise)
+
+
+def most_agreeing(Q: FloatArray, M: FloatArray, reach: float, start: FloatArray) -> FloatArray:
+    """For each column of M the coefficients with which most entries agree to `reach`, of those through drawn entries;
+    those of `start` where none has enough. For columns most of whose entries may be gross, of data without noise."""
+    width, found = Q.shape[1], start.copy()
+    if not 0 < width <= FEW_DIRECTIONS:
+        return found
+    rng = np.random.default_rng(0)
+    for number, column in enumerate(M.T):
+        seen = np.flatnonzero(~np.isnan(column))
+        if seen.size < width + BEYOND_CHANCE:
+            continue
+        drawn = seen[rng.integers(seen.size, size=(DRAWN, width))]
+        proposed = np.linalg.pinv(Q[drawn]) @ column[drawn][:, :, None]
+        agreeing = np.abs(column[seen, None] - Q[seen] @ proposed[:, :, 0].T) <= reach
+        counts = agreeing.sum(axis=0)
+        if counts.max() >= width + BEYOND_CHANCE:
+            places = seen[agreeing[:, np.argmax(counts)]]
+            found[number] = np.linalg.lstsq(Q[places], column[places], rcond=None)[0]
+    return found
 
 
 def _huber_start(Q: FloatArray, M: FloatArray) -> FloatArray:

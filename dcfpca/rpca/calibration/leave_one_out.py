@@ -43,7 +43,7 @@ class Origin:
 
 
 def moves_by_one(rows: int, samples: float) -> bool:
-    """Whether a single one of this many samples moves a model of this many features (`rows`)."""
+    """Whether leaving out one of these samples moves a model of these features."""
     return samples < SURE * rows
 
 

@@ -34,6 +34,7 @@ EXACT_NOISE = 1e-8
 # Of the opening scale: with less noise, a run that stands still may be about to find the exact answer, unless the
 # threshold has come down to the noise, which does not move.
 STALLED_NOISE, STANDS, COME_DOWN = 1e-4, 0.9, 5.0
+EXACT_SPREAD = 1e-9  # of a feature's spread: what a tolerance leaves of an exact L, which is no outlier
 WINDOW = 6  # rounds over which the noise is watched
 FAR_ABOVE = 20.0  # noises: while the threshold is higher it still parts outliers from L, and directions wait for it
 LEAST_SPREAD = 1e-3  # of the largest: of a feature that is not in L
@@ -184,7 +185,7 @@ def opening_plan(fitted: Consensus, history: FloatArray, columns: float, ending:
         spread = np.sqrt((basis[0] ** 2) @ variance)
         spread = np.maximum(spread, max(LEAST_SPREAD * float(spread.max(initial=0.0)), tiny))
         noise = np.maximum(
-            np.full(rows, float(history[-1])) if ending is FitEnding.EXACT else spread / 32.0, 1e-12 * spread
+            np.full(rows, float(history[-1])) if ending is FitEnding.EXACT else spread / 32.0, EXACT_SPREAD * spread
         )
     return ClosingPlan(
         ending=ending,

@@ -25,16 +25,19 @@ from dcfpca.rpca.calibration.sample_test import (
 )
 from dcfpca.rpca.calibration.sample_test import COUNTS as ODDNESS_COUNTS
 from dcfpca.rpca.method import Consensus, FloatArray, Layout, Outcome, ResultBlock, TensorMessage, Total
+from dcfpca.rpca.own_view.own_view import columns_sample
 from dcfpca.rpca.refinement.closing_plan import CHECK, NULL, ClosingPlan, FitEnding, local_rate, unchecked_rate
-from dcfpca.rpca.refinement.closing_stage import COUNTERS, ClosingStage, results, with_made_by
-from dcfpca.rpca.refinement.identifiability import OUTLYING, far_out, lives_on_few
+from dcfpca.rpca.refinement.closing_stage import COUNTERS, ClosingStage, hidden_columns, results, with_made_by
+from dcfpca.rpca.refinement.hidden_entries import HiddenColumns
+from dcfpca.rpca.refinement.identifiability import OUTLYING, features_of_block, samples_without
 from dcfpca.rpca.refinement.noise_scale import DISTANCE_BINS, count_above, count_sides, count_sizes, distance_scale
 from dcfpca.rpca.refinement.scoring import expect_entries, squared_distance
 from dcfpca.rpca.refinement.verdict import FlagCounts, figures_of
+from dcfpca.rpca.robust_projection import project
 from dcfpca.rpca.scaling import ENTRIES
 from dcfpca.rpca.small_cells import Merging, at_least, merge_shares, merge_sides
 from dcfpca.rpca.stage import Partition, Stage
-from dcfpca.rpca.stage_checks import broken_count, exceeds, indefinite, unequal
+from dcfpca.rpca.stage_checks import SLACK, broken_count, exceeds, indefinite, unequal
 from dcfpca.rpca.stage_list import StagedSite
 
 COUNTS = 4  # scalars before the distances: columns, entries of L out of range, entries, odd columns
@@ -54,16 +57,26 @@ class Null(ClosingStage):
         self._local, self._least = local_rate(rate), least
 
     def answer(self, site: StagedSite, asked: Consensus) -> TensorMessage:
-        """Counts of deviations per feature and side, and of distances within the subspace."""
-        plan, total = with_made_by(ClosingPlan.of(asked.broadcast), site.kept), np.zeros(self.up.size)
-        for M, block in results(site, plan, hiding=False):
-            found, distance = expect_entries(plan, M, block.L), squared_distance(plan, block.V)
-            total += null_update(plan, M, block, found, distance).flat()
-        return with_sizes(plan, TensorMessage.unflatten(self.up, total))
+        """Counts of deviations per feature and side, and of distances within the subspace; and where the fit is exact,
+        which directions most of the site's samples do not have."""
+        return self._update(ClosingPlan.of(asked.broadcast), NullPart(asked, self.up)(site), hidden_columns(site))
 
     def combine(self, partition: Partition, asked: Consensus) -> TensorMessage:
-        """The parts' counts added, and the sizes of all features from them."""
-        return with_sizes(ClosingPlan.of(asked.broadcast), super().combine(partition, asked))
+        """The parts' counts added; the sizes of all features and the directions are of the whole site."""
+        assert isinstance(partition.columns, HiddenColumns)  # a method with closing stages hides entries
+        counted = partition.total(NullPart(asked, self.up))
+        return self._update(ClosingPlan.of(asked.broadcast), counted, partition.columns)
+
+    def _update(self, plan: ClosingPlan, counted: FloatArray, hidden: HiddenColumns) -> TensorMessage:
+        """These counts with what is of the whole site."""
+        update = with_sizes(plan, TensorMessage.unflatten(self.up, counted))
+        without = np.zeros((self.width, self.width))
+        if plan.ending is FitEnding.EXACT:
+            own = directions_without(plan, columns_sample(hidden.columns), self._least)
+            without[: plan.rank, : plan.rank] = own * hidden.shape[1] / plan.columns
+        _, absent, _ = _parts(self.width, update.scalars)
+        absent += without[np.triu_indices(self.width)]
+        return update
 
     def merged(self, exact: TensorMessage, asked: Consensus, least: int) -> TensorMessage:
         """Counts with small cells merged: of each feature from the lowest deviation to the highest, of all features by
@@ -71,11 +84,11 @@ class Null(ClosingStage):
         n, rows = ClosingPlan.of(asked.broadcast).columns, self.up.rows
         above, below = np.split(np.rint(exact.tensor * n), 2, axis=1)
         below, above = merge_sides(below, above, least)
-        (columns, far, entries, odd), moments, lines = _parts(self.width, exact.scalars)
+        (columns, far, entries, odd), absent, lines = _parts(self.width, exact.scalars)
         few = [at_least(far, least / (n * rows)), entries, at_least(odd, least / n)]
         units = n, n, n * rows
         merged = [merge_shares(line[None, :], unit, least)[0] for line, unit in zip(lines, units, strict=True)]
-        return TensorMessage(np.column_stack([above, below]) / n, np.concatenate([[columns], few, moments, *merged]))
+        return TensorMessage(np.column_stack([above, below]) / n, np.concatenate([[columns], few, absent, *merged]))
 
     def advance(self, consensus: Consensus, total: Total) -> Consensus:
         """The null, and with it the end of the run or its last round."""
@@ -83,7 +96,7 @@ class Null(ClosingStage):
         assert plan.calibration is not None
         if not (np.isfinite(sums.tensor).all() and np.isfinite(sums.scalars).all()):
             return replace(consensus, outcome=Outcome.DIVERGED)
-        head, moments, (distances, odd, sizes) = _parts(self.width, sums.scalars * plan.columns)
+        head, absent, (distances, odd, sizes) = _parts(self.width, sums.scalars * plan.columns)
         above, below = np.split(np.rint(sums.tensor * plan.columns), 2, axis=1)
         # Without merging, the features' own counts have their tails, and nothing depends on the split into sites.
         merged = self._least > 1
@@ -102,8 +115,11 @@ class Null(ClosingStage):
             distance_scale=distance_scale(np.rint(distances), float(max(plan.rank, 1)), plan.rank),
         )
         flags = flagged_counts(plan, found, counts)
-        kept = _symmetric(moments / plan.columns, self.width)[: plan.rank, : plan.rank]
-        plan = replace(plan, verdict=figures_of(plan, flags, head, lives_on_few(kept)))
+        on_few = 0.0
+        if plan.ending is FitEnding.EXACT:
+            without = _symmetric(absent / plan.columns, self.width)[: plan.rank, : plan.rank]
+            on_few = features_of_block(plan.subspace.U, _deviations(plan), without)
+        plan = replace(plan, verdict=figures_of(plan, flags, head, on_few))
         if checked:
             counters = consensus.memory[COUNTERS]
             return self.next_round(consensus, CHECK, plan, counters.tolist(), consensus.progress.change)
@@ -116,7 +132,7 @@ class Null(ClosingStage):
         if not (np.isfinite(sums.tensor).all() and np.isfinite(sums.scalars).all()):
             return ""  # the run has diverged, and ends by that
         tensor_rounding, rounding = (bound * n for bound in total.rounding)
-        (columns, far, entries, odd), moments, (distances, oddness, sizes) = _parts(self.width, sums.scalars * n)
+        (columns, far, entries, odd), absent, (distances, oddness, sizes) = _parts(self.width, sums.scalars * n)
         counts, together = sums.tensor * n, pooled_features(ClosingPlan.of(consensus.broadcast).few)
         if reason := self.changed_columns(columns / n, total):
             return reason
@@ -141,8 +157,9 @@ class Null(ClosingStage):
             return "the distances are not those of all columns"
         if unequal(oddness.sum(), columns, (1.0 + ODDNESS_COUNTS) * rounding):
             return "the counts of how odd columns are do not add up to the columns"
-        if indefinite(_symmetric(moments, self.width), rounding):
-            return "the sum of squares of coefficients is negative"
+        without = _symmetric(absent, self.width)
+        if indefinite(without, rounding) or indefinite(columns * np.eye(self.width) - without, SLACK * columns):
+            return "fewer samples than none, or more than all, do not have a direction"
         return "more entries of L are out of range than there are" if exceeds(far, columns, 2.0 * rounding) else ""
 
 
@@ -153,11 +170,11 @@ def _prior(plan: ClosingPlan, whole: bool) -> Prior:
 
 
 def _parts(width: int, scalars: FloatArray) -> tuple[FloatArray, FloatArray, list[FloatArray]]:
-    """Counts of columns and entries; products of coefficients; and the counts of distances, of how odd columns are, and
-    of the sizes of all features."""
+    """Counts of columns and entries; how many samples do not have a direction, by products of its coefficients; and the
+    counts of distances, of how odd columns are, and of the sizes of all features."""
     ends = np.cumsum([COUNTS, width * (width + 1) // 2, DISTANCE_BINS.count, ODDNESS_COUNTS])
-    head, moments, *lines = np.split(scalars, ends)
-    return head, moments, lines
+    head, absent, *lines = np.split(scalars, ends)
+    return head, absent, lines
 
 
 def _symmetric(upper: FloatArray, width: int) -> FloatArray:
@@ -167,6 +184,32 @@ def _symmetric(upper: FloatArray, width: int) -> FloatArray:
     return np.asarray(found + np.triu(found, 1).T)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class NullPart:
+    """Asks a site or a part of one for the sums over its columns."""
+
+    asked: Consensus
+    layout: Layout
+
+    def __call__(self, site: StagedSite) -> FloatArray:
+        """The sums, as one vector."""
+        plan, total = with_made_by(ClosingPlan.of(self.asked.broadcast), site.kept), np.zeros(self.layout.size)
+        for M, block in results(site, plan, hiding=False):
+            found, distance = expect_entries(plan, M, block.L), squared_distance(plan, block.V)
+            total += null_update(plan, M, block, found, distance).flat()
+        return total
+
+
+def directions_without(plan: ClosingPlan, M: FloatArray, least: int) -> FloatArray:
+    """`samples_without` of these columns' coefficients in an exact fit."""
+    return samples_without(project(plan.subspace.U, M).coefficients / _deviations(plan), least)
+
+
+def _deviations(plan: ClosingPlan) -> FloatArray:
+    """Of the coefficients along the directions of L."""
+    return np.sqrt(np.maximum(plan.subspace.variance, np.finfo(np.float64).tiny))
+
+
 def null_update(
     plan: ClosingPlan, M: FloatArray, block: ResultBlock, found: Expected, distance: FloatArray
 ) -> TensorMessage:
@@ -174,17 +217,14 @@ def null_update(
     one, z, L = np.ones(len(M)), found.z, block.L
     counts = np.column_stack(count_sides(z, one, SIZE_BINS, 0.0))
     seen = np.count_nonzero(~np.isnan(M), axis=0)
-    beyond = np.count_nonzero(np.abs(z) > 5.0, axis=0)
+    beyond = np.count_nonzero(np.abs(z) > (OUTLYING if plan.ending is FitEnding.EXACT else 5.0), axis=0)
     odd = np.count_nonzero(beyond > ODD_SHARE * np.maximum(seen, 1))
     far = np.count_nonzero(np.abs(L - plan.median[:, None]) > FAR * plan.reach[:, None]) / M.shape[0]
     head = [M.shape[1], far, float(seen.sum()) / M.shape[0], odd]
     distances = count_sizes(distance[None, :], np.array([float(max(plan.rank, 1))]), DISTANCE_BINS)[0]
-    near = np.zeros((M.shape[1], plan.U.shape[1]))
-    if plan.ending is not FitEnding.KEPT:
-        unit = np.sqrt(np.maximum(plan.variance[: plan.rank], np.finfo(np.float64).tiny))
-        near[:, : plan.rank] = np.where((distance <= far_out(plan.rank))[:, None], block.V[:, : plan.rank] / unit, 0.0)
-    moments = (near.T @ near)[np.triu_indices(near.shape[1])]
-    by_column = np.concatenate([head, moments, distances, count_oddness(found.odd), np.zeros(SIZE_BINS.count)])
+    width = plan.U.shape[1]
+    none = np.zeros(width * (width + 1) // 2)  # directions are of the whole site
+    by_column = np.concatenate([head, none, distances, count_oddness(found.odd), np.zeros(SIZE_BINS.count)])
     return TensorMessage(counts / plan.columns, by_column / plan.columns)
 
 

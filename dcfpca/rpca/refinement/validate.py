@@ -247,6 +247,7 @@ class RankCurve:
         return RankCurve((0, rank), self.error[[0, place]], self.standard_error[[0, place]])
 
     def predicted(self, rank: int) -> float:
-        """The share of the hidden entries' spread that this rank predicts; negative where it is worse than medians."""
+        """The share of the hidden entries' spread that this rank predicts; negative where it is worse than medians, and
+        none where medians predict all."""
         places = [place for place, tried in enumerate(self.ranks) if tried >= rank]
-        return float(1.0 - self.error[places[0]]) if places else float("nan")
+        return float(self.error[0] - self.error[places[0]]) if places else float("nan")

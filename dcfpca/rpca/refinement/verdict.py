@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from dcfpca.rpca.calibration.calibration import ONE_VALUE
 from dcfpca.rpca.method import FloatArray, Outcome, Verdict
 from dcfpca.rpca.refinement.closing_plan import VERDICT, ClosingPlan, FitEnding
-from dcfpca.rpca.refinement.identifiability import MOSTLY, local_features
+from dcfpca.rpca.refinement.identifiability import MOSTLY, local_features, undetermined_share
 from dcfpca.rpca.refinement.noise_scale import LEAST_OF_SPREAD
 
 POOR_PREDICTION = 0.1  # of the hidden entries' spread
@@ -25,6 +25,7 @@ MANY_ORDINARY = 0.2  # of the flagged entries: each is said to be ordinary with 
 MANY_FAR, MANY_ODD = 1e-3, 0.05
 FEWEST_TOLD = 5  # samples: a smaller count over all sites is published as none, because it might point at persons
 MANY_NOISELESS = 0.5  # of the features
+UNDETERMINED = 0.1  # samples that are expected to have another split, where outliers lie at random
 CONSTANT, TWO_VALUED = 0.999, 0.9
 SPIKY_SHARE, FEWEST_SPIKY = 2 / 3, 20
 UNEXPLAINED = 0.95  # residuals of a feature as wide as this share of its spread
@@ -47,7 +48,7 @@ class FlagCounts(NamedTuple):
     all_flagged: float  # of all features: more than of each, where small counts were merged
 
 
-def figures_of(plan: ClosingPlan, flags: FlagCounts, null_counts: FloatArray, on_few: bool = False) -> FloatArray:
+def figures_of(plan: ClosingPlan, flags: FlagCounts, null_counts: FloatArray, on_few: float = 0.0) -> FloatArray:
     """The figures named in VERDICT, from the counts of the null round."""
     figures = plan.verdict.copy()
     by_feature, entries = flags.flagged, np.maximum(flags.entries, 1e-300)
@@ -61,7 +62,7 @@ def figures_of(plan: ClosingPlan, flags: FlagCounts, null_counts: FloatArray, on
         "unexplained_features": float(np.count_nonzero(unexplained(plan))),
         "far_entries": float(far / max(columns, 1e-300)),
         "odd_columns": float(odd / max(columns, 1e-300)) if np.rint(odd) >= FEWEST_TOLD else 0.0,
-        "on_few": float(on_few),
+        "on_few": on_few,
     }
     for name, value in found.items():
         figures[VERDICT.index(name)] = value
@@ -149,10 +150,19 @@ def _other_splits(plan: ClosingPlan, figures: dict[str, float], features: Sequen
         yield Reason(f"{100.0 * worst:.0f} % of the entries of {feature} are outliers")
     if odd > 0.0:
         yield Reason(f"most entries of {odd * plan.columns:.0f} samples are outliers")
-    if local := local_features(np.linalg.qr(plan.subspace.U)[0]).tolist():
+    basis = np.linalg.qr(plan.subspace.U)[0]
+    if plan.rank and plan.columns * undetermined_share(basis, figures["flagged"]) > UNDETERMINED:
+        yield Reason("samples may have outliers in nearly all features that tell one of their coefficients")
+    if local := local_features(basis).tolist():
         yield Reason(f"a direction rests on {named(local, features)} alone, where it cannot be told from outliers")
-    if figures["on_few"] > 0.0:
-        yield Reason("a direction rests on only a few samples, whose entries may just as well be outliers")
+    elif 0.0 < figures["on_few"] < 1.0:
+        features_of_it = figures["on_few"] * plan.subspace.U.shape[0]
+        yield Reason(
+            f"a direction rests on {features_of_it:.0f} features of few samples alone, "
+            "whose entries may just as well be outliers"
+        )
+    if figures["on_few"] >= 1.0:
+        yield Reason("a direction rests on few samples alone, whose entries may just as well be outliers")
 
 
 def _of_the_answer(

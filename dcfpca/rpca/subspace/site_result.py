@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from dcfpca.rpca.kernels.compiled_loops import active_loops
 from dcfpca.rpca.kernels.step_parameters import Coefficients, StepPlan
 from dcfpca.rpca.method import Columns, FloatArray, ResultBlock
-from dcfpca.rpca.robust_projection import project
+from dcfpca.rpca.robust_projection import most_agreeing, project
 from dcfpca.rpca.subspace.round_plan import RoundPlan
 from dcfpca.rpca.thresholds import firm
 
@@ -135,12 +135,16 @@ def unexplained_text(certificate: Mapping[str, float], row: str = "row", column:
 
 
 def _projected(block: ResultBlock, places: NDArray[np.intp], M: FloatArray, plan: RoundPlan, a: float) -> ResultBlock:
-    """The block with these columns, whose data is M, projected again where that leaves them fewer outliers."""
+    """The block with these columns, whose data is M, projected again where that leaves them fewer outliers. Where most
+    entries are outliers even so, those that agree with some of them tell."""
     entering = plan.entering
     if not entering.size:
         return block
     U = plan.U[:, entering]
     coefficients = project(U, M).coefficients
+    off = np.abs(np.where(np.isnan(M), 0.0, M - U @ coefficients.T)) > plan.threshold
+    hard = _majority(off.sum(axis=0), np.count_nonzero(~np.isnan(M), axis=0))
+    coefficients[hard] = most_agreeing(U, M[:, hard], plan.threshold, coefficients[hard])
     L = U @ coefficients.T
     S = firm(np.where(np.isnan(M), 0.0, M - L), plan.threshold, a)
     better = np.count_nonzero(S, axis=0) < np.diff(block.S.indptr)[places]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dcfpca.rpca.method import FloatArray
-from dcfpca.rpca.robust_projection import project
+from dcfpca.rpca.robust_projection import most_agreeing, project
 
 
 def problem(
@@ -46,3 +46,18 @@ def test_columns_with_hardly_an_entry_do_no_harm_to_the_others() -> None:
     assert np.isfinite(found.coefficients).all()
     np.testing.assert_array_equal(found.coefficients[1], np.zeros(5))
     np.testing.assert_allclose(found.coefficients[2:], V[2:], atol=1e-10)
+
+
+def test_coefficients_are_those_with_which_most_entries_agree_where_most_are_gross() -> None:
+    rng = np.random.default_rng(9)
+    Q = np.linalg.qr(rng.standard_normal((8, 2)))[0]
+    V = rng.standard_normal((30, 2))
+    M = Q @ V.T
+    for column in M.T:
+        column[rng.choice(8, 4, replace=False)] = rng.uniform(-20.0, 20.0, 4)
+    start = project(Q, M).coefficients
+    found = most_agreeing(Q, M, 1e-9, start)
+    assert np.abs(start - V).max() > 0.1
+    assert found == pytest.approx(V, abs=1e-9)
+    alone = np.where(np.arange(8) < 3, M[:, 0], np.nan)[:, None]
+    assert most_agreeing(Q, alone, 1e-9, start[:1]) == pytest.approx(start[:1])  # three entries do not tell

@@ -159,7 +159,7 @@ LIES: list[tuple[str, str, Callable[[Total], Total], str]] = [
     ("auto", "null", with_entry(3, 20, 1.0 / 260.0), "do not add up"),
     ("subspace", "null", with_scalar(0, 0.3), "columns that they had"),
     ("subspace", "null", with_scalar(30, 0.3), "distances are not those of all columns"),
-    ("subspace", "null", with_scalar(4, -9.0), "squares of coefficients is negative"),
+    ("subspace", "null", with_scalar(4, -9.0), "do not have a direction"),
     ("subspace", "null", with_scalar(-90, 13.0 / 260.0), "how odd columns are"),
 ]
 
