@@ -46,6 +46,7 @@ SMALL = {
     "solver cells": "cells --first 1",
     "solver closing": "closing --first 1",
     "solver easy": "easy --sizes 60",
+    "solver identifiable": "identifiable --first 1",
     "solver kinds": "kinds --first 1",
     "solver known-failures": "known-failures --first 1",
     "solver roofline": "roofline --first 2",
