@@ -128,7 +128,7 @@ def test_a_second_daemon_on_one_state_directory_ends_with_a_sentence(federation:
     ended = federation.site_command("alpha", "serve")
     assert ended.returncode == 1
     assert "another participant daemon uses the state directory" in ended.stderr
-    assert "hint: " in ended.stderr
+    assert '"hint": ' in ended.stderr
 
 
 @pytest.mark.slow
