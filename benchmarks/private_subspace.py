@@ -193,7 +193,8 @@ def main() -> None:
     asked = parser.parse_args()
     with threadpool_limits(1):
         if asked.what == "rounds":
-            _keep(asked.json, "rounds", list(round_costs()), ("way",))
+            costs = round_costs(asked.rows, asked.rank, *asked.columns) if asked.columns else round_costs()
+            _keep(asked.json, "rounds", list(costs), ("way",))
             return
         for columns in asked.columns or [10_000]:
             for gross in {"both": (False, True), "yes": (True,), "no": (False,)}[asked.gross]:

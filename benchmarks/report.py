@@ -115,7 +115,10 @@ def page(results: Path = RESULTS) -> str:
 
 def _records(results: Path) -> str:
     rows = [[f"`{name}`", f"`{one['commit']}`"] for name, one in taken.known(results).items()]
-    told = "The commit of the code that each record under benchmarks/results was taken on."
+    told = (
+        "The commit of the code that each record under benchmarks/results was taken on. `python -m benchmarks.taken`\n"
+        "says how much of the code that it measures has changed since."
+    )
     return f"## Records\n\n{told}\n\n{table(['record', 'taken on'], rows)}\n"
 
 

@@ -2,8 +2,10 @@
 
 usage: python -m docs.messages
 
-`make site` has it as a page. In the code a sentence stays beside the condition that it states: a catalogue of texts
-would part the two, and would need a module for each side, since neither service may import the other.
+`make site` has it as a page. In the code a sentence stays beside the condition that it states, so that whoever changes
+one sees the other; a catalogue of texts would separate the two, and would need a module for each side, since neither
+service may import the other. What a catalogue gives is here: every sentence of a kind in one list, which tests hold to
+the rules of prose and to completeness, because it is read from the source and no module is without a kind.
 """
 
 from __future__ import annotations
@@ -90,8 +92,10 @@ follows its sentence after an arrow. Some lines are parts of longer sentences. [
 """
 _DESCRIBED_ELSEWHERE = {"help", "description"}
 _WITHOUT_HINT = {"Titles", "LazyCommand"}
+_TAKES_NAMES = {"message_fields", "search", "fullmatch"}  # of fields, or a pattern
 _NO_SENTENCE = re.compile(
-    r"\b[A-Z]{4,} [A-Z]{3,}\b|^\W*(SELECT|INSERT|UPDATE|DELETE|PRAGMA|SET|-c)\b|-src '|\bat_ms\b|\n"
+    r"^(?=(?:.*[a-z]_[a-z]+ ){2})[a-z_ ]+$|\b[A-Z]{4,} [A-Z]{3,}\b|-src '|\bat_ms\b|\n"
+    r"|^\W*(SELECT|INSERT|UPDATE|DELETE|PRAGMA|SET|-c)\b"
 )
 
 
@@ -120,6 +124,8 @@ def _said(node: ast.AST) -> Iterator[str]:
     """Every sentence below a node, in the order of the source; a hint follows the sentence it belongs to."""
     if isinstance(node, ast.Call):
         made = _name(node.func)
+        if made in _TAKES_NAMES:
+            return
         texts = [_text(one) for one in (*node.args, *(one.value for one in node.keywords if one.arg == "hint"))]
         if len(texts) > 1 and _is_sentence(texts[0]) and texts[-1] and made[:1].isupper() and made not in _WITHOUT_HINT:
             yield f"{texts[0]} → {texts[-1]}"

@@ -129,7 +129,10 @@ class SiteFacts:
     """Why the data that was read is not the data that is there; empty where it is."""
 
 
-ABOUT_DATA = "the data of this site does not allow this run by its policy; its own log says why"
+ABOUT_DATA = (
+    "the policy of this site does not allow this run with its data; its own log says why, and so does "
+    "`dcfpca-participant check` there"
+)
 """All that leaves the site of a reason that follows from its data: by different ones a proposer could ask about it."""
 
 

@@ -93,7 +93,7 @@ def _changed_columns(
     ways_out = f"wait until {fewest} or more differ, or propose the run with [privacy]"
     if not found.places.size and not found.gone:
         runs = ", ".join(found.runs)
-        return (f"with the runs {runs} nobody can say whether too few columns would be exposed; {ways_out}",)
+        return (f"with the runs {runs} it cannot be decided whether too few columns would be exposed; {ways_out}",)
     ids = [site.id_at(spec, int(place)) for place in found.places]
     whom = f"{len(ids)} of the present columns ({', '.join(ids)})" if ids else "none of the present columns"
     gone = f" and {found.gone} that it leaves out" if found.gone else ""
@@ -175,7 +175,7 @@ def _feature_reasons(spec: RunSpec, site: SiteFacts) -> list[str]:
     if spec.features_sha256 and site.features and features_digest(site.features).hex() != spec.features_sha256:
         return [
             "the local features are not those of the spec, in name or in order (their digests differ;"
-            " a spec that names its features tells which)"
+            " a spec that names its features shows which)"
         ]
     return []
 

@@ -99,7 +99,7 @@ def as_dcfpca_error(error: Exception, method: str) -> DcfpcaError:
         reason=f"{type(error).__name__}: {error}",
         where=f"{where.filename}:{where.lineno}",
     )
-    return Defect("the aggregator failed at this call; its log says more", "report it with the log")
+    return Defect("the aggregator failed during this call; its log says more", "report it with the log")
 
 
 def receipt(reply: Reply | None) -> Receipt:

@@ -36,6 +36,7 @@ def paper(
         str | None, typer.Option(help="Only this solver, by its name in the data; what the file has of others stays.")
     ] = None,
     out: Annotated[Path, typer.Option(help="Directory for paper-FIGURE.json, .png and .svg.")] = Path("paper-figures"),
+    first: Annotated[int | None, typer.Option(help="Stop after this many cases of a figure.")] = None,
     as_json: Json = False,
 ) -> None:
     """Reproduce the figures and tables of the paper, next to the published numbers."""
@@ -47,7 +48,7 @@ def paper(
         if part:
             plan = part_of(chosen, plan, size, solver)
         tell = partial(_tell, name)
-        written = produce(chosen, plan, out, tell, quick=quick, part=part)
+        written = produce(chosen, plan, out, tell, quick=quick, part=part, first=first)
         files[name.value] = str(written)
         if not as_json:
             result(f"{written} ({span(time.monotonic() - began)})")

@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -60,10 +61,12 @@ def part_of(figure: Figure, plan: Any, size: int | None, solver: str | None) -> 
     return plan.part(size, solver)
 
 
-def produce(figure: Figure, plan: object, out: Path, say: Say, *, quick: bool, part: bool = False) -> Path:
+def produce(
+    figure: Figure, plan: object, out: Path, say: Say, *, quick: bool, part: bool = False, first: int | None = None
+) -> Path:
     """Measure on one thread, then write paper-NAME.json, .png and .svg; the data is on disk after every case.
 
-    With `part`, what is in the file and is not measured again stays there.
+    With `part`, what is in the file and is not measured again stays there. With `first`, only this many cases are.
     """
     out.mkdir(parents=True, exist_ok=True)
     target, cases = out / f"paper-{figure.name}.json", list[dict[str, Any]]()
@@ -72,7 +75,7 @@ def produce(figure: Figure, plan: object, out: Path, say: Say, *, quick: bool, p
         kept = json.loads(target.read_text())
     began, spent = time.monotonic(), time.process_time()
     with threadpool_limits(1):
-        for case in figure.measure(plan, say):
+        for case in islice(figure.measure(plan, say), first):
             cases.append(asdict(case))
             about = {
                 "figure": figure.name,

@@ -1,15 +1,15 @@
 """How many round trips a round takes over a line with delay: aggregator and sites in two network namespaces.
 
-    python -m benchmarks.rounds.delayed --netemu PATH/netemu.py --json benchmarks/results/delayed-rounds.json
+    python -m benchmarks.rounds.delayed --json benchmarks/results/delayed-rounds.json
 
-Every frame between the two is delayed by 50 ms each way by a userspace hub (netemu.py: RULES.json, NAME=NETNS=IP/PLEN).
-Needs root and /dev/net/tun. The same run is measured with and without the delay; what the delay adds, in units of a
-round trip of 100 ms, is compared with what it adds to a bare exchange of the same bytes over TCP, which is one round
-trip and the transfer.
+Every frame between the two is delayed by 50 ms each way (`delaying_hub`). Needs root and /dev/net/tun. The
+same run is measured with and without the delay; what the delay adds, in units of a round trip of 100 ms, is compared
+with what it adds to a bare exchange of the same bytes over TCP, which is one round trip and the transfer.
 
-    python -m benchmarks.rounds.delayed --netemu PATH/netemu.py --slow-line benchmarks/results/slow-line.json
+    python -m benchmarks.rounds.delayed --slow-line benchmarks/results/slow-line.json
 
-Whole runs over one line of 100 Mbit/s with that delay, which all sites share.
+Whole runs over one line of 100 Mbit/s with that delay, which all sites share. `--quick` takes both with three sites and
+small matrices.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -33,24 +33,40 @@ from typing import Any
 from benchmarks.rounds.network_namespace import enter
 from benchmarks.rounds.round_cost import AggregatorPlace, RoundCase, RoundFigures, measure_rounds
 
-AGGREGATOR, SITES = "dcfpca-agg", "dcfpca-sites"
+AGGREGATOR, SITES = f"dcfpca-agg-{os.getpid()}", f"dcfpca-sites-{os.getpid()}"
 HOST, OTHER, PORT, BARE_PORT = "10.77.0.1", "10.77.0.2", 7443, 7444
 DELAY_MS = 50.0
 ROUND_TRIP = 2.0 * DELAY_MS / 1000.0
-PARTICIPANTS, ROUNDS = 10, 10
-SLOW_ROWS, SLOW_RANK, SLOW_ROUNDS, SLOW_KBIT = 1000, 20, 12, 100_000
-CASES = {(100, 4): ("plain", "secure"), (1000, 50): ("secure",)}
+SLOW_KBIT = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """How much is measured: shapes of the rounds by their aggregation, and of the whole runs over the slow line."""
+
+    participants: int
+    rounds: int
+    cases: dict[tuple[int, int], tuple[str, ...]]
+    slow: tuple[int, int, int]
+    slow_ways: tuple[tuple[str, int], ...]
+
+
+FULL = Extent(
+    10, 10, {(100, 4): ("plain", "secure"), (1000, 50): ("secure",)}, (1000, 20, 12),
+    (("plain", 64), ("secure", 64), ("secure", 32)),
+)  # fmt: skip
+QUICK = Extent(3, 3, {(20, 2): ("secure",)}, (20, 2, 3), (("secure", 64),))
 
 
 @contextmanager
-def two_namespaces(netemu: Path, rules: Path) -> Iterator[None]:
+def two_namespaces(rules: Path) -> Iterator[None]:
     """The two namespaces, joined by the hub; this process is in that of the sites afterwards."""
     rules.write_text("{}")
     for name in (AGGREGATOR, SITES):
         subprocess.run(["ip", "netns", "add", name], check=True)
-    words = [str(rules), f"a={AGGREGATOR}={HOST}/24", f"s={SITES}={OTHER}/24"]
+    words = ["-m", "benchmarks.rounds.delaying_hub", str(rules), f"{AGGREGATOR}={HOST}/24", f"{SITES}={OTHER}/24"]
     try:
-        with subprocess.Popen([sys.executable, str(netemu), *words], stdout=subprocess.PIPE) as hub:
+        with subprocess.Popen([sys.executable, *words], stdout=subprocess.PIPE) as hub:
             try:
                 assert hub.stdout is not None
                 assert hub.stdout.readline().strip() == b"READY", "the hub did not start"
@@ -66,7 +82,7 @@ def two_namespaces(netemu: Path, rules: Path) -> Iterator[None]:
 def delay(rules: Path, milliseconds: float, kilobits: int = 0) -> None:
     """Delay every frame each way from now on, and limit the line; the hub reads its rules every 50 ms."""
     limit = {"rate_kbit": kilobits} if kilobits else {}
-    rules.write_text(json.dumps({"*>*": {"delay_ms": milliseconds, **limit}}))
+    rules.write_text(json.dumps({"delay_ms": milliseconds, **limit}))
     time.sleep(0.5)
 
 
@@ -108,11 +124,12 @@ def _echo(size: int, rounds: int) -> None:
             end.sendall(bytes(size))
 
 
-def bare_exchange(size: int) -> float:
-    """The median seconds of one exchange of so many bytes each way with everybody, over TCP alone."""
+def bare_exchange(size: int, extent: Extent) -> float:
+    """The median seconds of one exchange of this many bytes each way with everybody, over TCP alone."""
     words = ["-m", "benchmarks.rounds.network_namespace", AGGREGATOR, "benchmarks.rounds.delayed", "--serve", str(size)]
+    words += ["--quick"] if extent is QUICK else []
     with subprocess.Popen([sys.executable, *words], stdout=subprocess.PIPE) as server:
-        sites = [threading.Thread(target=_echo, args=(size, ROUNDS)) for _ in range(PARTICIPANTS)]
+        sites = [threading.Thread(target=_echo, args=(size, extent.rounds)) for _ in range(extent.participants)]
         for site in sites:
             site.start()
         for site in sites:
@@ -129,14 +146,14 @@ def run_of(case: RoundCase) -> RoundFigures:
         return measure_rounds(case, Path(directory), place)
 
 
-def measure(rules: Path, rows: int, rank: int) -> Iterator[dict[str, Any]]:
+def measure(rules: Path, extent: Extent, rows: int, rank: int) -> Iterator[dict[str, Any]]:
     """Rounds of one shape, with and without delay."""
     bare = {}
     for milliseconds in (0.0, DELAY_MS):
         delay(rules, milliseconds)
-        bare[milliseconds] = bare_exchange(8 * rows * rank)
-    for aggregation in CASES[rows, rank]:
-        case = RoundCase(PARTICIPANTS, rows, rank, ROUNDS, aggregation, 64)
+        bare[milliseconds] = bare_exchange(8 * rows * rank, extent)
+    for aggregation in extent.cases[rows, rank]:
+        case = RoundCase(extent.participants, rows, rank, extent.rounds, aggregation, 64)
         found = {}
         for milliseconds in (0.0, DELAY_MS):
             delay(rules, milliseconds)
@@ -156,23 +173,24 @@ def measure(rules: Path, rows: int, rank: int) -> Iterator[dict[str, Any]]:
         }
 
 
-def measure_runs(rules: Path) -> Iterator[dict[str, Any]]:
+def measure_runs(rules: Path, extent: Extent) -> Iterator[dict[str, Any]]:
     """Whole runs over the slow line, and what it must take: the transfer, two round trips a round, and the work."""
-    for aggregation, precision in (("plain", 64), ("secure", 64), ("secure", 32)):
-        case = RoundCase(PARTICIPANTS, SLOW_ROWS, SLOW_RANK, SLOW_ROUNDS, aggregation, precision)
+    slow_rows, slow_rank, slow_rounds = extent.slow
+    for aggregation, precision in extent.slow_ways:
+        case = RoundCase(extent.participants, slow_rows, slow_rank, slow_rounds, aggregation, precision)
         delay(rules, 0.0)
-        work = (SLOW_ROUNDS + 1) * run_of(case).mean_wall_round_s
+        work = (slow_rounds + 1) * run_of(case).mean_wall_round_s
         delay(rules, DELAY_MS, SLOW_KBIT)
         slow = run_of(case)
-        bits = 8 * PARTICIPANTS * slow.bytes_per_participant_round
+        bits = 8 * extent.participants * slow.bytes_per_participant_round
         yield {
             **asdict(case),
             "one_way_ms": DELAY_MS,
             "rate_kbit": SLOW_KBIT,
-            "run_s": (SLOW_ROUNDS + 1) * slow.mean_wall_round_s,
+            "run_s": (slow_rounds + 1) * slow.mean_wall_round_s,
             "work_s": work,
-            "transfer_s": SLOW_ROUNDS * bits / (1000 * SLOW_KBIT),
-            "round_trips_s": SLOW_ROUNDS * 2 * ROUND_TRIP,
+            "transfer_s": slow_rounds * bits / (1000 * SLOW_KBIT),
+            "round_trips_s": slow_rounds * 2 * ROUND_TRIP,
             "load": os.getloadavg()[0],
         }
 
@@ -180,23 +198,24 @@ def measure_runs(rules: Path) -> Iterator[dict[str, Any]]:
 def main() -> None:
     """Measure all cases, and write the rows."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--netemu", type=Path, help="the hub")
     parser.add_argument("--json", type=Path, help="where the rows of delayed rounds go")
     parser.add_argument("--slow-line", type=Path, help="where the rows of whole runs go")
+    parser.add_argument("--quick", action="store_true", help="with three sites and small matrices")
     parser.add_argument("--serve", type=int, help=argparse.SUPPRESS)
     given = parser.parse_args()
+    extent = QUICK if given.quick else FULL
     if given.serve:
-        serve(PARTICIPANTS, given.serve, ROUNDS)
+        serve(extent.participants, given.serve, extent.rounds)
         return
-    if given.netemu is None or not (given.json or given.slow_line):
-        parser.error("--netemu is needed, and --json or --slow-line")
+    if not (given.json or given.slow_line):
+        parser.error("--json or --slow-line is needed")
     wanted = {path.resolve(): kind for kind, path in (("rounds", given.json), ("runs", given.slow_line)) if path}
-    with tempfile.TemporaryDirectory(prefix="dcfpca-netemu-") as directory:
+    with tempfile.TemporaryDirectory(prefix="dcfpca-line-") as directory:
         rules = Path(directory) / "rules.json"
-        with two_namespaces(given.netemu.resolve(), rules):
+        with two_namespaces(rules):
             for path, kind in wanted.items():
-                rounds = (row for shape in CASES for row in measure(rules, *shape))
-                rows = list(rounds if kind == "rounds" else measure_runs(rules))
+                rounds = (row for shape in extent.cases for row in measure(rules, extent, *shape))
+                rows = list(rounds if kind == "rounds" else measure_runs(rules, extent))
                 path.write_text(json.dumps(rows, indent=2) + "\n")
                 print(json.dumps(rows, indent=2))
 

@@ -32,9 +32,10 @@ def cell_peers(results: Path) -> Section | None:
         paragraphs(
             "3 % of the entries of twelve real tables changed in one of five ways (moved by 4 to 12 deviations, "
             f"decimal point, unit, two values swapped, sign): {len(own)} problems. Ours is a federation by the "
-            "tables' sites; the others have all data in one place. Means of F1 and precision at each method's own "
-            "flags, of the best F1 of any cut of its order and of the order's average precision; beside F1 and best "
-            "F1 the problems in which ours is ahead and behind. Values that are unusual in the original tables count "
+            "tables' sites; the others have all data in one place. The columns are means: F1 and precision at "
+            "each method's own flags, the best F1 of any cut of its order, and the average precision of the "
+            "order. Numbers beside F1 and best F1 count the problems in which ours is ahead and behind. "
+            "Values that are unusual in the original tables count "
             "as false alarms. MacroPCA is missing: R's cellWise could not be installed.",
             table(["method", "F1", "ours ahead–behind", "precision", "best F1", "ours ahead–behind",
                    "average precision", "problems"], lines),

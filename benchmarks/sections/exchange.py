@@ -57,9 +57,10 @@ def _shares(found: list[Row]) -> list[str]:
     if not said:
         return []
     return [
-        f"The aggregator's CPU in a round: {'; '.join(said)}. The rest is what a bare exchange does without: a SHA-256 "
-        "of every tensor, the file of every update, the compensated sum, the method's step, the transaction that "
-        "opens the next round, and the Python of checks, rules and streams. All processes share two cores, so that a "
+        f"The aggregator's CPU in a round: {'; '.join(said)}. The rest is work that a bare exchange does not do: "
+        "a SHA-256 of every tensor, the file of every update, the compensated sum, the method's step, the transaction "
+        "that opens the next round, and the Python of checks, rules and streams. All processes share two cores, "
+        "so that a "
         "round lasts at least half of what aggregator and sites take of CPU together: "
         + ", ".join(f"{row['cpu_round_s'] * 1000:.0f} ms" for row in found if row.get("raw_server_cpu_s"))
         + "."

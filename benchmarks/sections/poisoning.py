@@ -25,9 +25,10 @@ def poisoning(results: Path) -> Section | None:
         ("python -m benchmarks.poisoning --json benchmarks/results/poisoning.json",),
         paragraphs(
             "Sites with 40 features of rank 4 and 150 columns each (a liar with counts to move has 1,500), 2 % of "
-            "whose entries are wrong and 2 % of whose columns have a pattern in eight features. Figures are those of "
-            "the honest sites: the worst of the seeds, and in brackets the same sites without the liars. *Alarmed* "
-            "counts sites that the shared model fails. *Told* counts liars whose own software says that their "
+            "whose entries are wrong and 2 % of whose columns have a pattern in eight features. Figures are "
+            "those of the honest sites: the worst of the seeds, and in brackets those of the same sites without "
+            "the liars. *Alarmed* counts sites for which the shared model fails. "
+            "*Told* counts liars whose own software says that their "
             "features differ, where their data is what they send. A star marks lines that were measured before the "
             "last changes of own views, and not again.",
             table(

@@ -38,8 +38,8 @@ def private_subspace(results: Path) -> Section | None:
             "Ten sites, one conspirator, δ = 10⁻⁶, three rounds, one draw of the noise in each cell. Entries of L have "
             "deviation 1, noise has 0.1, gross errors are ±10. Plain DP-PCA takes the columns as they are with the "
             "same clip, and spends the whole budget on one noisy covariance. F1 is of the flags of 2000 more columns, "
-            "with errors of ±1 in 5 % of the entries, by projection on each U, and on the true one. 10⁶ columns are "
-            "measured with 200 rows, for the sake of time.",
+            "with errors of ±1 in 5 % of the entries, by projection on each U, and on the true one. 10⁶ columns "
+            "are measured with 200 rows to save time.",
             table(heads, rows),
             _beside_plain(data.cells),
             *_round_time(getattr(data, "rounds", [])),

@@ -42,7 +42,8 @@ def real_tables(results: Path) -> Section | None:
             "12,960, twelve sites), air quality (prsa, 24 × 2,928, twelve), patients (heart, 13 × 920, four) and "
             "every fourth pixel of a motorway (highway, 1200 × 600, six). Values that are unusual in the original "
             "data count as false alarms. F1, precision and shares are of the run's own flags (false discovery rate 1 "
-            "%), AUC is of the order of |residual| over the feature's null scale. *Hidden* is the error of predicted "
+            "%), AUC is that of entries in the order of |residual| over the feature's null scale. "
+            "*Hidden* is the error of predicted "
             "hidden entries over that of the feature's median: at 1 and above, the model predicts nothing.",
             table(["set", "scaling", "rank said", "found", "rounds", "outcome", *HEADINGS, "hidden"], runs),
             "The run with the defaults again, on errors drawn from other seeds:",
@@ -123,8 +124,8 @@ def site_gain(results: Path) -> Section | None:
         "What a site gains",
         ("python -m benchmarks.site_gain --data DIR --json benchmarks/results/site-gain.json",),
         paragraphs(
-            "The errors of the section above, by the number of columns that each site has: all sites in one run, and "
-            "every site by itself, judged on the same entries.",
+            "The errors of the section above, by the number of columns per site. All sites in one run are "
+            "compared with every site alone, on the same entries.",
             picture("site-gain", "F1 and area under ROC by columns per site"),
             table(["set", "columns per site", "F1 federated", "F1 alone", "AUC federated", "AUC alone"], rows),
             " ".join(_told(found)),

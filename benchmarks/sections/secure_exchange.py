@@ -94,7 +94,7 @@ def delayed_rounds(results: Path) -> Section | None:
     over = [row for row in rows if row["aggregation"] == "secure" and row["round_trips_beyond_transfer"] > TRIPS]
     return Section(
         "Over a line with delay",
-        ("python -m benchmarks.rounds.delayed --netemu PATH --json benchmarks/results/delayed-rounds.json",),
+        ("python -m benchmarks.rounds.delayed --json benchmarks/results/delayed-rounds.json",),
         paragraphs(
             f"{rows[0]['participants']} sites in one network namespace and the aggregator in another, every frame "
             f"delayed by {rows[0]['one_way_ms']:g} ms each way. *Round trips* is what the delay adds to a median "
@@ -133,13 +133,13 @@ def slow_line(results: Path) -> Section | None:
     first = rows[0]
     return Section(
         "Over a slow line",
-        ("python -m benchmarks.rounds.delayed --netemu PATH --slow-line benchmarks/results/slow-line.json",),
+        ("python -m benchmarks.rounds.delayed --slow-line benchmarks/results/slow-line.json",),
         paragraphs(
             f"A run of {first['participants']} sites, {first['rows']} × {first['rank']}, {first['rounds']} rounds, "
             f"from its proposal to its end, {first['one_way_ms']:g} ms each way and {first['rate_kbit'] / 1000:g} "
             "Mbit/s, which all sites share. *Work* is the same run without delay or limit; *transfer* is all bytes "
-            "both ways, one after the other; to these come two round trips a round. The emulated line takes CPU of "
-            "the same machine.",
+            "both ways, one after the other. Two round trips per round come on top. The emulated line uses CPU "
+            "of the same machine.",
             table(
                 ["sum", "run", "work", "transfer", "round trips", "run over their sum"],
                 [

@@ -35,7 +35,7 @@ def easy(results: Path) -> Section | None:
             "round is that of the result the sites would form if it were the last.",
             table(["n", "outliers", "told", "rounds", "at the end", "CPU s a round"], [_easy(row) for row in rows]),
             f"The rank is exact in {exact} of {len(rows)}; the worst ‖L−L₀‖/‖L₀‖ is {power(worst)}. Runs end after "
-            f"{_range([row['rounds'] for row in rows])} rounds; before a met tolerance ended them, they took "
+            f"{_range([row['rounds'] for row in rows])} rounds; before runs ended at their tolerance, they took "
             f"{_range(before)}. Singular values, bound 2r, n = {', '.join(str(row['size']) for row in values)}: the "
             f"largest error is {power(max((row['singular_value_error'] for row in values), default=0.0))} of σ_r.",
         ),
@@ -96,9 +96,8 @@ def kinds(results: Path) -> Section | None:
             f"runs ends at ‖L−L₀‖/‖L₀‖ = {power(worst['relative_error_L'])} ({worst['case']}); the slowest takes "
             f"{slowest['rounds']} rounds ({slowest['case']}); {sum(row['rank'] == 15 for row in clean)} end with "
             "the exact "
-            f"rank. With 1 % dense noise the error is at most {ratio:.2f} times that of least squares which knows "
-            "where "
-            f"the outliers are, and the rank is exact in {sum(row['rank'] == 15 for row in noisy)} of {len(noisy)}.",
+            f"rank. With 1 % dense noise the error is at most {ratio:.2f} times that of least squares with "
+            f"known outliers, and the rank is exact in {sum(row['rank'] == 15 for row in noisy)} of {len(noisy)}.",
         ),
         tuple(
             f"{row['case']}, s = {row['s']}, {WIDTHS[row['bound']]}: ‖L−L₀‖/‖L₀‖ ends at "
@@ -157,7 +156,8 @@ def split(results: Path) -> Section | None:
         paragraphs(
             "The same 300 × 400 matrix as 1, 10, 50 or unequal sites, with and without 1 % noise, rank given and "
             f"bound 2r: L differs by at most {power(worst)}, relatively. Every figure that the thresholds depend on "
-            "is a sum of counts over sites, never a mean of medians. So the path itself does not depend on the split.",
+            "is a sum of counts over sites, never a mean of medians. So the whole path is independent of the "
+            "split.",
         ),
     )
 
@@ -198,9 +198,9 @@ def roofline(results: Path) -> Section | None:
             f"round reads M once ({one['read'] * 1e3:.1f} ms) and does two passes of 26 operations an entry "
             f"({one['arithmetic'] * 1e3:.1f} ms); the limit is the larger, as if both overlapped without loss.",
             table(["", "CPU", "limit", "times"], timed),
-            "A pass on data that fits a cache runs at the speed of matrix products, so nothing is left to gain "
-            "there. Reading and computing hardly overlap, sums and sampled medians come on top, and blocks of other "
-            f"sizes were no faster. In the race, which keeps L in new memory, ours takes {race['seconds'] * 1e3:.0f} "
+            "A pass on data that fits a cache runs at the speed of matrix products, so nothing can be gained "
+            "there. Reading and computing hardly overlap, sums and sampled medians add to them, and other block "
+            "sizes were no faster. In the race, which keeps L in new memory, ours takes {race['seconds'] * 1e3:.0f} "
             f"ms and IRCUR, which reads a sample of rows and columns until its result, {race['ircur'] * 1e3:.0f} ms.",
         ),
     )

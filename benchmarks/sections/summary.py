@@ -122,8 +122,8 @@ def _bad_site(results: Path) -> str:
         "## Bad sites",
         "    python -m benchmarks.poisoning --json benchmarks/results/poisoning.json",
         "What the honest sites still find when one of ten, one of four or three of ten send bad data or bad updates: "
-        "F1 of their own errors, and the share of their healthy entries that are flagged. The first line has no bad "
-        "site.",
+        "F1 of their own errors, and the share of their healthy entries that are flagged. Lines that begin with "
+        "*none* have no bad site.",
         table(["bad sites send", "one of ten", "one of four", "three of ten"], body),
     )
 

@@ -23,7 +23,7 @@ def thread_speedup(results: Path) -> Section | None:
         paragraphs(
             f"The daemon's engine answers the same {len(vars(data.steps[0].seconds)['1'])} rounds of `subspace` with "
             f"one thread and with two, in turns; wall seconds, the best of {data.repeats}, both cores free. The file "
-            "of the last row is in the page cache. A second thread gains this machine "
+            "of the last row is in the page cache. On this machine a second thread gains a factor of "
             f"{machine.read:.2f} at reading memory, {machine.triad:.2f} at a triad and {machine.product:.2f} at matrix "
             "products.",
             table(

@@ -26,7 +26,8 @@ def wide(results: Path) -> Section | None:
             "the memory of about 16 updates, the aggregator that of 13. `run start` says so before a run, and a site "
             "with a memory limit refuses a larger one.",
             table(HEAD, [_row(one, f"{one.rows:,}") for one in features]),
-            "100 features, by the number of columns of a site. The size of an update does not depend on it, and CPU "
+            "100 features, by the number of columns per site. The size of an update does not depend on that "
+            "number, and CPU "
             "grows no faster than it does; most of it goes into judging every entry by all others (m² n operations) "
             "in the null and check rounds and in the results.",
             table(HEAD, [_row(one, f"{one.columns:,}") for one in columns]),

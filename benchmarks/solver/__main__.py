@@ -12,7 +12,7 @@ import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 
 import numpy as np
@@ -208,6 +208,7 @@ def main() -> None:
     parser.add_argument("--sizes", type=int, nargs="+")
     parser.add_argument("--solvers", nargs="+", choices=(OURS, *PEERS))
     parser.add_argument("--repeats", type=int)
+    parser.add_argument("--first", type=int, help="stop after this many lines")
     parser.add_argument("--out", type=Path)
     wanted = parser.parse_args()
     measure = SETS[wanted.set]
@@ -215,7 +216,7 @@ def main() -> None:
     if unknown := set(pieces) - set(inspect.signature(measure).parameters):
         parser.error(f"{wanted.set} has no choice of {', '.join(sorted(unknown))}")
     with threadpool_limits(1):
-        for row in measure(**pieces):
+        for row in islice(measure(**pieces), wanted.first):
             line = json.dumps(row)
             print(line, flush=True)
             if wanted.out:

@@ -258,7 +258,7 @@ def _check_identity(wanted: CertificateRequest, expected: str) -> None:
 def _check_key(wanted: CertificateRequest, expected: str) -> None:
     found = key_fingerprint(wanted.public_key)
     if expected and expected.lower().replace(":", "") != found:
-        hint = "the request was swapped or damaged on its way: have it sent again"
+        hint = "the request was exchanged or damaged in transit: have it sent again"
         raise BadIdentity(f"the request's key has the fingerprint {found}, not the one expected", hint)
 
 
@@ -283,7 +283,7 @@ def _confirm(settled: bool) -> None:
     if settled:
         return
     if not typer.get_text_stream("stdin").isatty():
-        hint = "look at what is asked for above, then repeat with --yes, best with --expect and --expect-key"
+        hint = "check the request above, then repeat with --yes, preferably with --expect and --expect-key"
         raise Refused("nothing was signed: there is no terminal to ask on", hint)
     if not typer.confirm("sign this?", err=True):
         raise Refused("nothing was signed", "the request is still there")

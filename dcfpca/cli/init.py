@@ -185,7 +185,7 @@ def monthly(
 
 
 def up(directory: Directory, as_json: Json = False) -> None:
-    """Start what does not run of a local consortium, in the background, and wait until every site is connected."""
+    """Start the services of a local consortium that are not running, and wait until every site is connected."""
     consortium = find_consortium(directory)
     started = start_consortium(consortium, say)
     if as_json:
@@ -196,7 +196,7 @@ def up(directory: Directory, as_json: Json = False) -> None:
 
 
 def down(directory: Directory, as_json: Json = False) -> None:
-    """Stop a local consortium. Runs that are not over go on after the next `dcfpca up`."""
+    """Stop a local consortium. Unfinished runs continue after the next `dcfpca up`."""
     stopped = stop_consortium(find_consortium(directory), say)
     if as_json:
         print_json({"stopped": stopped})

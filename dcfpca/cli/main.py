@@ -30,10 +30,10 @@ COMMANDS = {
     ),
     "up": LazyCommand(
         "dcfpca.cli.init:up",
-        "Start what does not run of a local consortium, in the background, and wait until every site is connected.",
+        "Start the services of a local consortium that are not running, and wait until every site is connected.",
     ),
     "down": LazyCommand(
-        "dcfpca.cli.init:down", "Stop a local consortium. Runs that are not over go on after the next `dcfpca up`."
+        "dcfpca.cli.init:down", "Stop a local consortium. Unfinished runs continue after the next `dcfpca up`."
     ),
     "demo": LazyCommand(
         "dcfpca.cli.demo:demo",

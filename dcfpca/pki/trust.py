@@ -130,7 +130,7 @@ def _check_encoding(certificate: x509.Certificate) -> None:
     """
     whole, signature = certificate.public_bytes(Encoding.DER), certificate.signature
     if not whole.endswith(b"\0" + signature):
-        hint = "it was changed on its way: have it sent again as the CA issued it"
+        hint = "it was changed in transit: have it sent again as the CA issued it"
         raise BadIdentity(f"the certificate of {_who(certificate)} is not encoded as it was signed", hint)
 
 

@@ -123,7 +123,7 @@ def _awaited(view: pb.RunView) -> list[str]:
     rows = [(one.participant, _since(one), one.said or "–") for one in view.waiting]
     rows += [(name, "in time so far", "–") for name in view.awaited if name not in late][:MOST_NAMES]
     due = [paragraph(f"At {moment(view.deadline_ms)}: {view.at_deadline}.")] if view.deadline_ms else []
-    return [section("Who is awaited", *due, table(("participant", "since", "what it said last"), rows, stacks=True))]
+    return [section("Who is awaited", *due, table(("participant", "since", "its last message"), rows, stacks=True))]
 
 
 def _since(one: pb.WaitingView) -> str:

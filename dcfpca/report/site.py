@@ -93,9 +93,11 @@ def _samples(found: SiteFigures) -> str:
     if not found.odd:
         return section("Who stands out", paragraph("No sample stands out, and no entry is flagged."))
     shown = len(found.odd[:MOST_CARDS])
-    expected = "what the sample's other measurements predict" if found.components.shares.size else "its typical value"
+    predicted = found.related or found.components.shares.size
+    expected = "what the sample's other measurements predict" if predicted else "its typical value"
     note = (
-        f"The {shown} most unusual samples, worst first. Each measurement is compared with {expected}. "
+        f"The {shown} most unusual samples, in the order of how unusual each is as a whole. "
+        f"Each measurement is compared with {expected}. "
         "+8 noise: the value lies above that by eight times what is usual for the measurement. Further off than all "
         "but at most 5 of 790: its rank among the values of all sites. Flagged entries are red."
     )
@@ -160,7 +162,8 @@ def component_section(found: SiteFigures) -> str:
     loadings = found.components.loadings
     title = "What is normal"
     if loadings.shape[1] == 0:
-        note = "Rank 0: no measurement can be predicted from the others. Expected is the typical value of each."
+        note = "Rank 0: no pattern that all sites share predicts the measurements better than their typical values do. "
+        note += "Single ones are still expected from those they vary with." if found.related else ""
         return section(title, paragraph(note))
     note = "A sample's expected entries are a mixture of these patterns, which all sites share."
     drawn = [_component(found, k) for k in range(min(loadings.shape[1], MOST_COMPONENTS))]
@@ -208,7 +211,7 @@ def heat_map_section(found: SiteFigures) -> str:
 
     parts = [
         _picture("Off by, in noise (blue below, red above what is expected)", pictures.deviation, _MIDDLE, found),
-        _picture("The data, about its centre, in noise", pictures.data, _reach(pictures.data), found),
+        _picture("The data relative to its centre, in noise", pictures.data, _reach(pictures.data), found),
     ]
     if found.missing:
         parts.append(_picture("Missing (red)", pictures.missing, 1.0, found))

@@ -85,6 +85,7 @@ class SiteFigures:
     features: FeatureFigures
     odd: Sequence[OddSample]
     components: Components
+    related: bool  # whether entries are judged by the covariance of all features, also where the rank is 0
     pictures: Pictures
     listed: Sequence[ListedEntry] = ()  # everything that is flagged; none where no null judged it
     aside: str = ""  # which feature makes most of what is listed and therefore comes last; empty where none does

@@ -1,5 +1,5 @@
-"""A site's matrix as column blocks: array-backed columns, block ranges, splitting over sites; blocks as compiled loops
-read them; and the check of entries where data comes in, which the methods trust afterwards."""
+"""A site's matrix as column blocks: columns in arrays, block ranges, the split over sites, blocks as compiled loops
+read them, and the check of entries where data comes in, which the methods rely on."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def split(matrix: NDArray[Any], counts: tuple[int, ...]) -> list[ArrayColumns]:
     """Split the columns of one matrix over sites, `counts[i]` consecutive columns to site i."""
     if sum(counts) != matrix.shape[1] or min(counts, default=0) < 1:
         raise BadInput(
-            f"Counts {counts} do not deal out {matrix.shape[1]} columns.", "Give positive counts that add up to them."
+            f"Counts {counts} do not add up to {matrix.shape[1]} columns.", "Give positive counts that add up to them."
         )
     ends = np.cumsum(counts)
     return [ArrayColumns(matrix[:, end - count : end]) for count, end in zip(counts, ends, strict=True)]
@@ -125,7 +125,7 @@ def split(matrix: NDArray[Any], counts: tuple[int, ...]) -> list[ArrayColumns]:
 def equal_counts(columns: int, sites: int) -> tuple[int, ...]:
     """Column counts of `sites` sites that differ by at most one."""
     if not 1 <= sites <= columns:
-        raise BadInput(f"{columns} columns cannot be dealt out to {sites} sites.", "Give each site at least one.")
+        raise BadInput(f"{columns} columns cannot be split over {sites} sites.", "Give each site at least one.")
     least, more = divmod(columns, sites)
     return tuple(least + (index < more) for index in range(sites))
 

@@ -1,8 +1,8 @@
 """Stage `count`: how many sites have each feature, before anything else is summed, where sites may lack some.
 
 A sum about a feature that only one site has is that site's own number. So the first round of such a run counts, by a
-sum of ones, how many sites have any entry of each feature; the run ends there if a feature has too few. Sites that
-verify sums find the same: they answer no later round of a run that should have ended.
+sum of ones, how many sites have any entry of each feature. If a feature has too few sites, the run ends there. Sites
+that verify sums reach the same conclusion and answer no later round of a run that should have ended.
 """
 
 from __future__ import annotations

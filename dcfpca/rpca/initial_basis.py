@@ -24,20 +24,20 @@ def opening_basis(rows: int, width: int, seed: int, memory: Mapping[str, FloatAr
 
 
 def _cholesky_qr(A: FloatArray) -> FloatArray:
-    """As orthonormal as by QR where the columns are far from dependent, in a third of the time."""
+    """As orthonormal as by QR if the columns are far from dependent, in a third of the time."""
     basis: FloatArray = A @ np.linalg.inv(np.linalg.cholesky(A.T @ A)).T
     return basis
 
 
 def warm_mark(memory: Mapping[str, FloatArray]) -> dict[str, FloatArray]:
-    """What is kept of a warm start once the run has begun at it: that there was one, and not the U."""
+    """What is kept of a warm start once the run has begun: the fact that there was one, not its U."""
     return {WARM: np.zeros((0, 0))} if WARM in memory else {}
 
 
 def opening_factor(rows: int, width: int, seed: int, unit: float, memory: Mapping[str, FloatArray]) -> FloatArray:
     """A left factor with strengths: Gaussian of deviation √unit, or an earlier U completed with such columns.
 
-    A basis with orthonormal columns says nothing of strengths; its columns get the length of random ones.
+    Orthonormal columns say nothing about strengths, so they get the length of random ones.
     """
     random: FloatArray = np.sqrt(unit) * _gaussian(rows, width, seed)
     warm = memory.get(WARM, np.zeros((rows, 0)))[:, :width]

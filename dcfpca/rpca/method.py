@@ -1,9 +1,8 @@
 """What sites and the aggregator exchange and keep, whatever the method.
 
-Two rules keep the packages apart. Everything that leaves a site in a round is one `TensorMessage` whose `Layout`
-both sides know beforehand from the stage alone. Everything the aggregator may use is a `Total`: the sum
-of the updates of those who answered, and how many they were. A method that needs more than sums does not
-fit this system.
+Two rules keep the packages apart. Everything that leaves a site in a round is one `TensorMessage` whose `Layout` both
+sides know beforehand from the stage alone. Everything the aggregator may use is a `Total`: the sum of the updates of
+those who answered, and how many they were. A method that needs more than sums cannot run here.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ WorkArray = NDArray[Any]
 
 
 class Kind(Enum):
-    """What the numbers of a block are, which says how large they may be when they are summed in fixed point."""
+    """What the numbers of a block are. This decides how large they may be when they are summed in fixed point."""
 
     COUNT = "whole numbers of columns or entries"
     SCALE = "in the unit of the data, and wanted to many digits"
@@ -123,10 +122,10 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """`sound` is whether there is no reason to doubt the answer; `sentence` says what was found either way. `notes` say
-    what a reader should know about features, and are no reason for doubt. `checked` is whether the run has shown it: a
-    resample of its own fit flags no more than it says, or the split is exact and unique. `changes` are keys of the
-    spec, as key=value, with which a run like it would have no reason that these name."""
+    """`sound` means that there is no reason to doubt the answer; `sentence` says what was found either way. `notes` say
+    what a reader should know about features; they are no reason for doubt. `checked` means that the run has shown it: a
+    resample of its own fit flags no more than the run states, or the split is exact and unique. `changes` are keys of
+    the spec, as key=value, with which a run like it would have no reason that these name."""
 
     sound: bool
     sentence: str
@@ -155,7 +154,7 @@ class Consensus:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ColumnScores:
-    """How odd columns are, against the null of a run; one number per column each."""
+    """How odd columns are by the null of a run, with one number per column each."""
 
     p_value: FloatArray  # of the column: its residuals and its place within the subspace together
     largest_z: FloatArray  # the largest |z| of its entries
@@ -169,8 +168,8 @@ class Findings:
 
     expected: FloatArray
     z: FloatArray  # in units of the feature, on the side of the entry
-    exceeded_by: FloatArray  # at most so many entries of the feature, at all sites, are further off; NaN: many
-    values: FloatArray  # of so many entries of the feature at all sites
+    exceeded_by: FloatArray  # at most this many entries of the feature, at all sites, are further off; NaN: many
+    values: FloatArray  # of this many entries of the feature at all sites
     consortium_z: FloatArray  # the same as z, from what all sites share alone: small where only this site finds it odd
 
 
@@ -189,8 +188,8 @@ class Instrument:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScannedBlock:
-    """What a block of columns says about its site's instruments: entries (m × n), and by feature sums over how many
-    deviations (y) they are off at which places (x, from the block's first column on)."""
+    """What a block of columns says about its site's instruments: entries (m × n), and for each feature sums over its
+    deviations (y) and their places (x, counted from the block's first column)."""
 
     entries: FloatArray
     trend: FloatArray  # 5 × m: Σ1, Σx, Σx², Σy, Σxy

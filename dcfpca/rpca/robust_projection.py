@@ -1,7 +1,7 @@
 """Robust projection of new columns onto a known subspace: separates each column's normal part from its outliers.
 
-U is fixed, so columns are independent problems. A Huber fit, which no minority of gross entries can carry away, gives
-a first answer; least squares on the entries that agree with it removes the Huber fit's bias. Pure.
+U is fixed, so columns are independent problems. A Huber fit, which a minority of gross entries cannot carry away, gives
+a first answer; least squares on the entries that agree with it removes its bias. Pure.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def _refined(Q: FloatArray, M: FloatArray, observed: NDArray[np.bool_], start: F
 
 
 def _least_squares(Q: FloatArray, M: FloatArray, chosen: NDArray[np.bool_]) -> FloatArray:
-    """The fit of each column on its chosen entries, elsewhere M is 0. By normal equations, which Q's columns suit."""
+    """Fit each column on its chosen entries; elsewhere M is 0. Normal equations suit Q's orthonormal columns."""
     width, (upper, lower) = Q.shape[1], np.triu_indices(Q.shape[1])
     grams = np.empty((M.shape[1], width, width))
     grams[:, upper, lower] = grams[:, lower, upper] = chosen.T.astype(np.float64) @ (Q[:, upper] * Q[:, lower])

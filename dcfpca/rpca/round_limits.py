@@ -14,7 +14,8 @@ FEW, MOST = 10, 32
 WIDEST_CLOSING = 512
 """Closing rounds exchange a scalar for each pair of directions, so that their number is bounded."""
 WHOLE = 256
-"""Features up to which the whole covariance is summed; above, entries are judged by the directions of L."""
+"""With at most this many features the whole covariance is summed; with more, entries are judged by the directions of
+L."""
 COVARIANCE_ROUNDS = 2  # the first from wrapped scores; a third one moves correlations by less than .01
 CLOSING_ROUNDS = BOUND_ROUNDS + 1 + MOST_ROUNDS + 1 + COVARIANCE_ROUNDS + 2
 """Beside them a round each for validation, shape, null and check."""
@@ -23,6 +24,7 @@ CLOSING_ROUNDS = BOUND_ROUNDS + 1 + MOST_ROUNDS + 1 + COVARIANCE_ROUNDS + 2
 def automatic_bound(rows: int) -> int:
     """The largest rank tried when none is given: half of few rows, 10 of some, a sixteenth of many, at most 32.
 
-    Wider, a run on noisy data of many features takes long to rest; an exact rank above is told as a bound reached.
+    With a larger bound, a run on noisy data of many features takes long to converge; an exact rank above the bound is
+    reported as a bound reached.
     """
     return max(1, min(rows // 2, max(FEW, rows // 16), MOST)) if rows else 0

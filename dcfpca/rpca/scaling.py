@@ -2,10 +2,11 @@
 
 Stage `median` finds each feature's median over all sites, stage `deviation` the median distance from it (MAD), both
 digit by digit: every float64 has a place in the order of all float64s, a 64-bit number. Sites count how many of their
-entries fall into each of 2^bits equal intervals of that order; the sum of the counts tells the interval of the median;
-the next round divides that one, until few entries of any feature lie in it. This works whatever the size of the numbers
-and, where nothing is merged (`small_cells`), however they are dealt out. The stages after these see (x − centre)/scale,
-and each site maps its result back. With `auto`, centre and scale are 0 and 1 where the features share unit and level.
+entries fall into each of 2^bits equal intervals of that order. The sum of the counts gives the interval of the median,
+which the next round divides, until few entries of any feature lie in it. This works whatever the size of the numbers
+and, where nothing is merged (`small_cells`), however they are split over sites. The stages after these see
+(x − centre)/scale, and each site maps its result back. With `auto`, centre and scale are 0 and 1 if the features share
+unit and level.
 """
 
 from __future__ import annotations
@@ -71,9 +72,9 @@ def refine(counts: FloatArray, prefix: FloatArray) -> tuple[FloatArray, bool]:
     """The prefix with one more digit, the interval in which half of all entries is reached; and whether every feature's
     interval is narrow enough.
 
-    Counts outside the prefix are taken again each round, so that a site that drops out moves the median, as it should,
-    and does not break the count. Where no site has enough entries for a cell within the prefix, the median is known as
-    well as it may be: its further digits are those of the middle.
+    Counts outside the prefix are taken again in each round, so that a site that drops out moves the median, as it
+    should, and does not break the count. If no site has enough entries for a cell within the prefix, the median is as
+    precise as the site's smallest cells allow: its further digits are those of the middle.
     """
     counted = np.rint(counts)
     inside, entries = counted[:, :-2], counted.sum(axis=1)
@@ -84,13 +85,13 @@ def refine(counts: FloatArray, prefix: FloatArray) -> tuple[FloatArray, bool]:
     digit = np.where(reached.any(axis=1), reached.argmax(axis=1), beyond)
     held = inside.sum(axis=1)
     narrow = np.take_along_axis(inside, digit[:, None], axis=1)[:, 0] <= np.maximum(NARROW * entries, 1.0)
-    # One value that many entries have ends in zeros, or in ones where it is negative, unless it is a long fraction.
+    # A value that many entries have ends in zeros, or in ones if it is negative, unless it is a long fraction.
     one_value = np.maximum(inside[:, 0], inside[:, -1]) == held
     return prefix * bins + digit, bool((narrow | one_value).all())
 
 
 def value_of_prefix(prefix: FloatArray, found: int, signed: bool) -> FloatArray:
-    """The median once so many bits are found: of the numbers that begin with them, the one nearest to zero."""
+    """The median once this many bits are found: of the numbers that begin with them, the one nearest to zero."""
     spare = np.uint64(64 - found)
     low = prefix.astype(np.uint64) << spare
     if not signed:
@@ -130,7 +131,7 @@ class MedianSearch(Stage):
         return TensorMessage(np.column_stack([line[:, 1:-1], line[:, 0], line[:, -1]]), exact.scalars)
 
     def advance(self, consensus: Consensus, total: Total) -> Consensus:
-        """One more digit; with the last one, or when every median is known well enough, the stage that follows."""
+        """One more digit; after the last one, or when every median is known well enough, the stage that follows."""
         (prefix, centre), digit = consensus.broadcast.tensor.T, int(consensus.broadcast.scalars[0]) + 1
         prefix, enough = refine(total.sums.tensor, prefix)
         memory = {**consensus.memory, ENTRIES: np.rint(total.sums.tensor).sum(axis=1)}
@@ -142,11 +143,11 @@ class MedianSearch(Stage):
             return replace(after, stage=then, broadcast=_state(np.zeros_like(prefix), found, 0))
         units = centre, scale_from_mad(found, centre)
         if self._auto and share_unit_and_level(centre, found):
-            units = centre, -units[1]  # announced, so that sites can compare theirs, and not applied
+            units = centre, -units[1]  # announced for sites to compare with theirs, and not applied
         return replace(after, stage=then, broadcast=TensorMessage(np.zeros((0, 0)), np.concatenate(units)))
 
     def plausible(self, announced: Consensus, before: Consensus | None, precision: int) -> str:
-        """The digits of a median only ever gain one, and the centre is settled once."""
+        """A round adds one digit to a median, and the centre never changes once it is settled."""
         (digits, centre), number = announced.broadcast.tensor.T, float(announced.broadcast.scalars[0])
         bins = 1 << self.bits
         if number not in range(self.most):
@@ -160,7 +161,7 @@ class MedianSearch(Stage):
         if number - number_before != announced.round - before.round:
             return "the digits of a median do not grow by one each round"
         if not np.array_equal(np.floor(digits / bins ** (number - number_before)), digits_before):
-            return "the digits of a median do not go on from those of the round before"
+            return "the digits of a median do not continue those of the round before"
         same = np.array_equal(centre, centre_before)
         return "" if same else "the features' centres are not those of the round before"
 
@@ -202,7 +203,7 @@ class InUnits(StageAround):
         return self.inner.prepare(view, replace(announced, broadcast=inner))
 
     def advance(self, consensus: Consensus, total: Total) -> Consensus:
-        """What the inner stage has follow, in the same units."""
+        """The inner stage's next consensus, in the same units."""
         after = self.inner.advance(self.inside(consensus), total)
         scalars = np.concatenate([after.broadcast.scalars, consensus.broadcast.scalars[-2 * self._rows :]])
         return replace(after, broadcast=TensorMessage(after.broadcast.tensor, scalars))
@@ -246,17 +247,17 @@ class InUnits(StageAround):
 
 
 def in_robust_units(method: Method, *, auto: bool = False) -> Method:
-    """The method on centred and scaled data, after rounds that find centre and scale; `auto` leaves features as they
-    are that share unit and level."""
+    """The method on centred and scaled data, after rounds that find centre and scale; `auto` leaves features that share
+    unit and level as they are."""
     rows, first = method.solver.rows, method.stages[0].name
     found = (MedianSearch(MEDIAN, rows, DEVIATION, auto=auto), MedianSearch(DEVIATION, rows, first, auto=auto))
     return replace(method, stages=(*found, *(InUnits(stage, rows) for stage in method.stages)), scaled=True)
 
 
 def share_unit_and_level(median: FloatArray, deviation: FloatArray) -> bool:
-    """Whether all features vary about zero, and by like amounts. Then they are left as they are: dividing them by their
-    scales would weigh features that hardly vary as much as others, and centring exact data can raise its rank by one.
-    Features that are mostly one value do not count."""
+    """Whether all features vary about zero, and by similar amounts. Then they are left as they are: dividing them by
+    their scales would give features that hardly vary the weight of the others, and centring exact data can raise its
+    rank by one. Features that mostly have one value do not count."""
     varies = varies_about(median, deviation)
     scale = scale_from_mad(deviation[varies], median[varies])
     if not varies.any() or (np.abs(median[varies]) > SAME_LEVEL * scale).any():
@@ -289,8 +290,8 @@ def scale_from_mad(deviation: FloatArray, centre: FloatArray) -> FloatArray:
 
 
 def varies_about(centre: FloatArray, deviation: FloatArray) -> NDArray[np.bool_]:
-    """Which features have a MAD of more than the digits that centres are found by: half of a coin's entries lie next to
-    its centre, and on it but for those."""
+    """Which features have a MAD above the precision with which centres are found. Half of a coin's entries miss its
+    centre only by that precision."""
     return np.asarray(deviation > RESOLUTION * np.abs(centre))
 
 

@@ -69,8 +69,8 @@ def simulate(
 ) -> Simulation:
     """Run the method over these sites until it has an outcome. Raises BadInput for data that `check_entries` refuses.
 
-    `observe` is called after every round with the new consensus and the sites; it may call `finish` on them, which
-    does not disturb the run. With `keys`, those of real sites, each hides the entries that it would hide.
+    `observe` is called after every round with the new consensus and the sites; it may call `finish` on them, which does
+    not disturb the run. With the `keys` of real sites, each site hides the entries that it would hide in a real run.
     """
     for own in columns:
         check_entries(own)
@@ -80,7 +80,7 @@ def simulate(
     while consensus.outcome is None:
         consensus = method.advance(consensus, exchange(method, consensus, sites))
         if not np.isfinite(consensus.broadcast.flat()).all():
-            # As sites do when it arrives: a simulation must not go on where a run would end.
+            # Sites check it when it arrives: a simulation must not go on where a run would end.
             raise BadMessage(f"the broadcast of stage {consensus.stage} holds numbers that are not finite")
         history.append(consensus.progress)
         if observe is not None:
@@ -133,7 +133,7 @@ def _checked(update: TensorMessage, layout: Layout) -> TensorMessage:
 
 @dataclass(frozen=True, slots=True)
 class NoisySum:
-    """Answers of sites, noised as by a service and added. `silent` sites, the first ones, add no noise."""
+    """Answers of sites, with the noise that a service adds, and summed. The first `silent` sites add no noise."""
 
     method: Method
     entropy: Entropy

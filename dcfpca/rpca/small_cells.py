@@ -1,9 +1,9 @@
 """Merges the small cells of a site's counts, so that no count that leaves a site is about fewer than `least` entries.
 
-Cells of a line (a histogram) are put together from its low end on until a group holds at least `least` entries; what is
-left over at the high end joins the last group. A group's count stands in the cell of its middle entry, so that totals
-stay what they are and quantiles hardly move: across any edge between cells fewer than `least` entries move either way.
-The largest and the smallest entries of a site never have a cell to themselves, and decide nothing.
+Cells of a line (a histogram) are merged from its low end on until a group holds at least `least` entries; the rest at
+the high end joins the last group. A group's count stands in the cell of its middle entry, so that totals stay what they
+are and quantiles hardly move: across any edge between cells fewer than `least` entries move either way. The largest and
+the smallest entries of a site never have a cell to themselves, so they decide nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import scipy
 
 from dcfpca.rpca.method import FloatArray
 
-CERTAIN, CERTAIN_OF_FEW = 12.0, 60.0  # deviations and entries from a quantile: e⁻⁷⁰ is left of chance beyond
+CERTAIN, CERTAIN_OF_FEW = 12.0, 60.0  # deviations and entries from a quantile: beyond, chance leaves e⁻⁷⁰
 
 
 def merge_cells(counts: FloatArray, least: int) -> FloatArray:
@@ -57,7 +57,7 @@ def merge_shares(shares: FloatArray, unit: float, least: int) -> FloatArray:
 
 
 def merge_sides(below: FloatArray, above: FloatArray, least: int) -> tuple[FloatArray, FloatArray]:
-    """The same of two lines per row that go down and up from one point, merged as the one line that they are."""
+    """The same for two lines per row that go down and up from one point; they are merged as one line."""
     line = merge_cells(np.column_stack([below[:, ::-1], above]), least)
     return line[:, below.shape[1] - 1 :: -1], line[:, below.shape[1] :]
 
@@ -90,7 +90,7 @@ class Merging:
         if self.least == 1:
             return levels
         groups = max(int(self.entries // self.least), 1)
-        # A middle that lies further from the quantile than chance moves either is below it or not, for certain.
+        # If a middle lies further from the quantile than chance moves either, it is certain on which side it lies.
         reach = CERTAIN * np.sqrt(self.entries * levels * (1.0 - levels)) + CERTAIN_OF_FEW
         first = np.clip((self.entries * levels - reach) * groups / self.entries, 0.0, groups).astype(np.intp)
         group = first[:, None] + np.arange(min(groups, int(2.0 * reach.max() * groups / self.entries) + 2))

@@ -1,11 +1,11 @@
 """One stage of a method: everything about the rounds of one kind.
 
-A stage owns what is sent down and up, what a site answers, which of its counts are too small to leave it, what follows
-from the sum, and the three checks by which sites and aggregator tell truth from lies. All of them are abstract: a stage
-without one cannot be constructed, so no round can pass unchecked because somebody forgot to say how it is checked.
+A stage defines what is sent down and up, what a site answers, which of its counts are too small to leave it, what
+follows from the sum, and the three checks by which sites and aggregator recognise false messages. All of these are
+abstract: a stage that lacks one cannot be constructed, so no round passes unchecked because somebody forgot a check.
 
-Nothing here depends on the number of a round: a stage that counts its own rounds says so in its broadcast. So any
-stages can precede others, and a run that is restored from a backup can go on under another number.
+Nothing here depends on the number of a round: a stage that counts its own rounds does so in its broadcast. So any
+stages can precede others, and a run that is restored from a backup can continue under another number.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Snapshot = Mapping[str, NDArray[np.generic]]
 
 
 class Resumable(Protocol):
-    """What can be put away between rounds and taken up again."""
+    """A state that can be saved between rounds and restored."""
 
     def snapshot(self) -> dict[str, NDArray[np.generic]]:
         """The local state as plain arrays, enough for `restore` to go on as if nothing had happened."""
@@ -113,17 +113,19 @@ class Stage(ABC):
 
     @abstractmethod
     def merged(self, exact: TensorMessage, asked: Consensus, least: int) -> TensorMessage:
-        """What leaves the site of an exact answer: counts of fewer than `least` merged into their neighbours."""
+        """The part of an exact answer that leaves the site: counts of fewer than `least` are merged into their
+        neighbours."""
 
     def all_columns(self, asked: Consensus) -> float:
         """The columns of all sites together, where the broadcast tells them; else 0."""
         return 0.0
 
     def weighted(self, update: TensorMessage, weight: float) -> TensorMessage:
-        """The update with this weight of the site's columns in the sums that refine U; most updates have none.
+        """The update with this weight of the site's columns in the sums that refine U; most updates have no such sums.
 
-        Updates of a fit have none either: its singular values are those of what the sites hold, and with a site of 80
-        of 90 columns exact answers were lost. The refinement begins at its U, and gives each site its weight.
+        Updates of a fit have no weight either: its singular values are those of the sites' data, and with weights exact
+        answers were lost where one site held 80 of 90 columns. The refinement starts from the U of the fit and gives
+        each site its weight.
         """
         return update
 
@@ -138,8 +140,8 @@ class Stage(ABC):
     def plausible(self, announced: Consensus, before: Consensus | None, precision: int) -> str:
         """Why this broadcast cannot be true where sums have this many bits; empty if it is plausible.
 
-        `before` is the last consensus that the site answered. Nothing is judged by the site's own data: whoever may
-        announce again after a refusal would find out about it.
+        `before` is the last consensus that the site answered. The site's own data takes no part: whoever may announce
+        again after a refusal could learn about it.
         """
 
     @abstractmethod
@@ -170,7 +172,7 @@ class Stage(ABC):
         raise BadInput(f"a run has no result in stage {self.name}")
 
     def verdict(self, consensus: Consensus, features: Sequence[str]) -> Verdict | None:
-        """Whether the answer of a finished run can be trusted; None where no round of it could tell."""
+        """Whether the answer of a finished run can be trusted; None if no round of the run could show it."""
         return None
 
 

@@ -1,13 +1,13 @@
 """The vocabulary of the stages' checks: how far two consensuses are apart, and laws that every true sum keeps.
 
 *Differences* are in units of rounding. Both sides carry out one step on the same numbers, so that only the rounding of
-their machines differs. Each figure is compared in its own size: relative to the largest one, a weak direction or a
-feature in a small unit could be announced as anything, and everybody would call it verified. Singular vectors are
-determined only up to sign and, where strengths nearly coincide, up to a rotation; that much is allowed, and no more.
+their machines differs. Each figure is compared relative to its own size: relative to the largest one, any value of a
+weak direction or of a feature in a small unit would pass as verified. Singular vectors are determined only up to sign
+and, where strengths nearly coincide, up to a rotation; that much is allowed, and no more.
 
 *Laws* allow for the rounding of updates to fixed point, whose bound comes with a sum (`Total.rounding`), and for the
-last digits of sums in floating point. So honest runs keep them with any data, any number of bits and any exponents;
-where few bits are left, the laws say little, as the sums do.
+last digits of sums in floating point. So honest runs keep them with any data, any number of bits and any exponents.
+With few bits left the laws say little, as do the sums.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def of_figures(
 ) -> float:
     """The largest difference in units of TOLERANCE times the figure's size: its own, or the given one."""
     one, other = np.atleast_1d(expected), np.atleast_1d(announced)
-    known = np.isfinite(one)  # all others are the same
+    known = np.isfinite(one)  # all other figures are the same
     apart = np.abs(one - other)[known]
     allowed = TOLERANCE * np.broadcast_to(np.abs(one) if sizes is None else sizes, one.shape)[known]
     return worst(*np.divide(apart, allowed, out=np.where(apart > 0.0, APART, 0.0), where=allowed > 0.0))
@@ -94,7 +94,7 @@ def of_directions(expected: FloatArray, announced: FloatArray, strengths: FloatA
     explained[np.diag_indices(width)] = along
     left = np.linalg.norm(announced - expected @ explained, axis=0)
     lengths = np.abs(np.linalg.norm(announced, axis=0) - np.linalg.norm(expected, axis=0))
-    # Resting directions are not orthogonal to the others, but the same in both.
+    # Resting directions are not orthogonal to the others, but they are the same in both.
     return worst(*(np.minimum(plain, np.maximum(left, lengths)) / allowed))
 
 

@@ -26,7 +26,7 @@ HIDING = b"dcfpca/hidden-entries"
 
 
 class Solver(Protocol):
-    """What fits: its settings, which its stages share, and what it keeps at a site."""
+    """The part that fits: its settings, which its stages share, and the state that it keeps at a site."""
 
     @property
     def rows(self) -> int:
@@ -90,7 +90,7 @@ class Method:
     def advance(self, consensus: Consensus, total: Total) -> Consensus:
         """The consensus after this round's sum; sets `outcome` when the run is over.
 
-        A sum of true updates has decompositions. One that has none, because some of them were made up, ends the run.
+        A sum of true updates can be decomposed. One that cannot, because some updates were made up, ends the run.
         """
         try:
             after = self.stage(consensus.stage).advance(consensus, total)
@@ -127,23 +127,23 @@ class Method:
         if not (same_gaps(true.tensor, announced.tensor) and same_gaps(true.scalars, announced.scalars)):
             return APART
         try:
-            with np.errstate(all="ignore"):  # what overflows is infinitely far
+            with np.errstate(all="ignore"):  # differences that overflow are infinite
                 apart = self.stage(expected.stage).difference(expected, announced)
-        except (BadMessage, ValueError):  # nothing that the stage reads as its broadcast
+        except (BadMessage, ValueError):  # not a broadcast of this stage
             return APART
         return APART if np.isnan(apart) else apart
 
     def keyed(self, key: bytes) -> Method:
         """The method as a site with this key carries it out: it draws the entries that it hides with this key, which
-        nobody else knows, and not with the spec's seed. Whoever could derive them from a known record would find that
-        record in the counts of what is shown; see docs/threat-model.md."""
+        nobody else knows, and not with the spec's seed. Whoever could derive these entries from a known record would
+        find that record in the counts; see docs/threat-model.md."""
         if self.hiding is None or not key:
             return self
         drawn = hmac.digest(key, HIDING + self.hiding.seed.to_bytes(8, "big"), hashlib.sha256)
         return replace(self, hiding=replace(self.hiding, seed=int.from_bytes(drawn[:8], "big")))
 
     def view(self, columns: Columns) -> View:
-        """These columns as stages see them, before any broadcast has said in which units."""
+        """These columns as stages see them before any broadcast has set their units."""
         rows = columns.shape[0]
         scaled = ScaledColumns(columns, np.zeros(rows), np.ones(rows)) if self.scaled else None
         if self.hiding is None:

@@ -1,5 +1,5 @@
-"""Problems of known truth, M = L₀ + S₀ + noise with L₀ of low rank and S₀ sparse, dealt out to sites; and the errors of
-a result against it."""
+"""Problems with a known truth, M = L₀ + S₀ + noise with L₀ of low rank and S₀ sparse, split over sites; and the errors
+of a result against that truth."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Problem:
     counts: tuple[int, ...]
 
     def sites(self) -> list[ArrayColumns]:
-        """M dealt out to its sites: each has its columns as an array of its own, as a daemon does."""
+        """M split over its sites: each has its columns as an array of its own, as a daemon does."""
         return [ArrayColumns(np.ascontiguousarray(part.array)) for part in split(self.M, self.counts)]
 
 

@@ -1,8 +1,8 @@
-"""Recognises columns of a site's matrix in whatever order or file they come back, by keyed hashes of each.
+"""Recognises the columns of a site's matrix by keyed hashes, in whatever order or file they come back.
 
-Two runs are over the same data if their columns overlap, not if their files are equal: a file that was sorted, or that
-has one column more, is about the same persons. The key is made at the site and never leaves it, and neither do the
-hashes, so nobody can confirm a guess of a column.
+Two runs are over the same data if their columns overlap, not only if their files are equal: a sorted file, or one with
+a column added, is about the same persons. The key is made at the site and never leaves it, and neither do the hashes,
+so nobody can confirm a guess of a column.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ _STEP = np.uint64(0x9E3779B97F4A7C15)  # odd, so that the ranks of equal columns
 
 @dataclass(frozen=True, eq=False)
 class ColumnSet:
-    """The columns of one state of the data, in its order. `contents` has a hash of each one's values; equal columns
-    have different ones. `owners` has one of its person or id, and of its values where the data has neither."""
+    """The columns of one state of the data, in order. `contents` holds a hash of each column's values; equal columns
+    get different hashes. `owners` holds a hash of the column's person or id, or of its values where the data has
+    neither."""
 
     key_id: bytes
     contents: Hashes
@@ -65,7 +66,8 @@ class ColumnSet:
 
 
 class ColumnHasher:
-    """Hashes columns block by block. Features are taken in the order of their names: theirs in the file may change."""
+    """Hashes columns block by block. Features are taken in the order of their names, because their order in the file
+    may change."""
 
     def __init__(self, key: bytes, features: Sequence[str] = ()) -> None:
         self._key = key
@@ -73,7 +75,7 @@ class ColumnHasher:
         self._found: list[Hashes] = []
 
     def add(self, block: NDArray[np.float64]) -> None:
-        """Hash the columns of the next block. All NaN are alike, and so are the two zeros."""
+        """Hash the columns of the next block. All NaNs hash alike, and so do the two zeros."""
         rows = block.T if self._order is None else block.T[:, self._order]
         values = np.ascontiguousarray(rows, "<f8") + 0.0
         values[np.isnan(values)] = np.nan
@@ -94,7 +96,8 @@ class ColumnHasher:
 
 
 def _made_unique(hashes: Hashes) -> Hashes:
-    """Equal hashes made unique by their rank among equals: a second column with the same values is one more column."""
+    """Makes equal hashes unique by their rank among equals: a second column with the same values counts as one more
+    column."""
     order = np.argsort(hashes, kind="stable")
     ordered = hashes[order]
     begins = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]])) if ordered.size else np.zeros(0, int)

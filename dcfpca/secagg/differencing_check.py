@@ -1,7 +1,7 @@
 """Refuses a run whose sums, combined with those of earlier runs over the same data, expose too few members or columns.
 
 Each run gives sums over its cohort. Whoever holds the sums of several runs can add and subtract them with any weights;
-what comes out is about the members whose weights do not cancel. Members that were in exactly the same runs always have
+the result is about the members whose weights do not cancel. Members that took part in exactly the same runs always have
 the same weight, so it is enough to look at groups of such members. A cohort exposes a set of fewer than `min_cohort`
 members if, outside that set, its row of ones and zeros is a combination of the rows of earlier cohorts. The same
 reasoning applies to the columns of one site whose data changed between runs.
@@ -29,10 +29,9 @@ Row = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class PastRun:
-    """An earlier run that gave sums, or may yet: over which cohort, and which columns of this site.
-
-    No cohort: the aggregator saw the updates themselves. No columns: they are not known. `noisy`: with differential
-    privacy.
+    """An earlier run that gave sums, or still may: its cohort, and the columns of this site that it used. No cohort
+    means that the aggregator saw the updates themselves; no columns, that they are not known. `noisy` means
+    differential privacy.
     """
 
     run: str
@@ -43,9 +42,8 @@ class PastRun:
 
 @dataclass(frozen=True, slots=True)
 class Exposure:
-    """The reason to refuse a cohort: combined with these runs, it gives sums over these members alone.
-
-    Without members: the earlier cohorts are too many and too different to be sure.
+    """The reason to refuse a cohort: combined with these runs, it gives sums over these members alone. Without members,
+    the earlier cohorts are too many and too different to be sure.
     """
 
     runs: tuple[str, ...]
@@ -53,7 +51,7 @@ class Exposure:
 
     def __str__(self) -> str:
         if not self.members:
-            return f"with the runs {', '.join(self.runs)} it cannot be told whether too few members would be exposed"
+            return f"with the runs {', '.join(self.runs)} it cannot be decided whether too few members would be exposed"
         earlier = f"with {', '.join(self.runs)} it" if self.runs else "it"
         return f"{earlier} would give sums over {', '.join(self.members)} alone"
 
@@ -61,9 +59,7 @@ class Exposure:
 @dataclass(frozen=True, slots=True, eq=False)
 class ColumnExposure:
     """A run over the present columns, combined with these runs, gives sums over only the columns at `places`, and over
-    some that are `gone`.
-
-    Neither places nor gone: the earlier states of the data are too many and too different to be sure.
+    some that are `gone`. With neither, the earlier states of the data are too many and too different to be sure.
     """
 
     runs: tuple[str, ...]
@@ -71,7 +67,7 @@ class ColumnExposure:
     gone: int
 
 
-class _Undecided(Exception):  # not an error of anybody's: the caller says what it means
+class _Undecided(Exception):  # nobody's error: the caller says what it means
     """There are too many sets to try."""
 
 
@@ -129,9 +125,8 @@ def _exposed_columns(past: Sequence[PastRun], now: ColumnSet, fewest: int) -> Co
 def _exposed_groups(
     patterns: Sequence[Row], sizes: Sequence[int], limit: int
 ) -> tuple[frozenset[int], tuple[int, ...]] | None:
-    """The groups with fewer than `limit` members in all that the last run exposes, and the earlier runs it takes.
-
-    A pattern says in which runs the members of a group are; the new one is the last.
+    """The groups that the last run exposes, with fewer than `limit` members in all, and the earlier runs that this
+    takes. A pattern says which runs the members of a group are in; the new run is the last.
     """
     *rows, new = zip(*patterns, strict=True)
     if _spans(rows, new):
@@ -171,7 +166,7 @@ def _small_sets(sizes: Sequence[int], limit: int) -> Iterator[frozenset[int]]:
 
 
 def _involved(rows: Sequence[Row], new: Row, outside: list[int]) -> tuple[int, ...]:
-    """The fewest runs, found by leaving out one after the other, with which the set is exposed."""
+    """A smallest set of runs that exposes these members, found by leaving out one run after the other."""
     kept = list(range(len(rows)))
     for candidate in range(len(rows)):
         fewer = [place for place in kept if place != candidate]

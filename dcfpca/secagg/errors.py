@@ -12,7 +12,7 @@ from dcfpca.errors import BadMessage
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What a site keeps when it catches the aggregator in something untrue: two digests that should be one.
+    """What a site keeps when it catches the aggregator in a lie: two digests that should be equal.
 
     `context` is the digest of the opening that the site answered in `round`, which names run, roster, consensus, sum
     before, layout and exponents.
@@ -39,7 +39,7 @@ class OutOfTurn(SecureSumRefusal):
 
 
 class InventedParticipant(SecureSumRefusal):
-    """Somebody whose keys this side has not verified: not in the cohort, without a certificate, or listed twice."""
+    """A party whose keys this side has not verified: not in the cohort, without a certificate, or listed twice."""
 
 
 class SwappedKey(SecureSumRefusal):
@@ -95,7 +95,7 @@ class LostState(SecureSumRefusal):
 
 
 class UpdateTooLarge(SecureSumRefusal):
-    """An update that still does not fit after the exponents were raised as often as a run allows."""
+    """An update that still does not fit after the exponents have been raised as often as a run allows."""
 
 
 class RoundedAway(SecureSumRefusal):
@@ -107,7 +107,7 @@ class WrongSum(SecureSumRefusal):
 
 
 class ImpossibleSum(SecureSumRefusal):
-    """A sum of what the sites sent that no true updates can have: one of them sent something else."""
+    """A sum of what the sites sent that honest updates cannot have: one of the sites sent something else."""
 
 
 class WrongConsensus(SecureSumRefusal):

@@ -1,4 +1,4 @@
-"""Updates as integers: by blocks with an exponent each, whose sum never wraps around.
+"""Updates as integers in blocks, each with an exponent of its own, whose sums never wrap around.
 
 With n < 2^c members and |x| < 2^e, a number is stored as round(x · 2^s), s = ROOM − c − e: sums stay below 2⁶⁰ (2³¹ for
 32 bits), where tags are sound. Each block of an update has an exponent of its own, so that a large count costs the
@@ -44,7 +44,7 @@ BOUNDED = "bounded"
 """Name of a block whose numbers keep their bound by construction: no sum changes its exponent."""
 
 COUNT_EXPONENT = {64: 40, 32: 20}
-"""Counts of columns and entries are whole numbers, exact under any exponent that leaves steps of one or less."""
+"""Counts of columns and entries are whole numbers; any exponent with steps of at most one represents them exactly."""
 EXPONENTS = {
     "COUNT": COUNT_EXPONENT,
     "SCALE": {64: 12, 32: 8},  # larger ones take a lift
@@ -65,8 +65,8 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class BlockLayout:
-    """An update as a sequence of blocks, and what follows from them, worked out once: a run has few layouts, and asks
-    for these several times a round. `statement` is the layout as one field of what is hashed."""
+    """An update as a sequence of blocks, with what follows from them worked out once: a run has few layouts and asks
+    for them several times a round. `statement` is the layout as one field of what is hashed."""
 
     blocks: tuple[Block, ...]
     size: int = field(init=False, repr=False, compare=False)
@@ -133,7 +133,7 @@ def check_exponents(layout: BlockLayout, exponents: tuple[int, ...]) -> None:
 
 def bounding_exponent(vector: FloatArray) -> int:
     """The smallest e within the limits with |x| < 2^e for every number of the vector."""
-    # The largest magnitude is NaN or infinite exactly if some number is, so one pass tells all.
+    # The largest magnitude is NaN or infinite exactly if some number is, so one pass is enough.
     largest = max(float(np.max(vector, initial=0.0)), -float(np.min(vector, initial=0.0)))
     if not np.isfinite(largest) or np.frexp(largest)[1] > MAX_EXPONENT:
         raise UnusableUpdate(
@@ -163,7 +163,7 @@ def decode(
 
 
 def to_ring(integers: Integers, precision: int) -> RingArray:
-    """The integers modulo 2⁶⁴ (or 2³²), in an array of its own."""
+    """The integers modulo 2⁶⁴ (or 2³²), in a new array."""
     return integers.view("<u8").astype(RING[precision])
 
 

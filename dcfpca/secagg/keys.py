@@ -66,14 +66,15 @@ def _kem_public(key: bytes, name: str) -> MLKEM768PublicKey:
 
 
 def decapsulate(own: MLKEM768PrivateKey, carried: bytes, sender: str) -> bytes:
-    """The secret that the sender's ciphertext carries; another one, which opens nothing, if it is for somebody else."""
+    """The secret that the sender's ciphertext carries; a random one, which opens nothing, if the ciphertext is for
+    somebody else."""
     try:
         return own.decapsulate(carried)
     except ValueError as error:
         raise TamperedShare(f"the share from {sender} does not begin with a ciphertext", accused=sender) from error
 
 
-# Whether a point has small order does not depend on the other side's key, so any will do for the test.
+# Whether a point has small order does not depend on the other side's key, so any key will do for the test.
 _PROBE = X25519PrivateKey.from_private_bytes(bytes(range(KEY_BYTES)))
 
 
@@ -85,7 +86,7 @@ def check_usable(key: bytes, kem_key: bytes, name: str) -> None:
 
 
 def seal(key: bytes, plain: bytes) -> bytes:
-    """AES-256-GCM under a key that seals this one message, hence with a fixed nonce."""
+    """AES-256-GCM with a fixed nonce, which is safe because the key seals only this one message."""
     return AESGCM(key).encrypt(bytes(12), plain, None)
 
 
@@ -94,5 +95,5 @@ def unseal(key: bytes, sealed: bytes, sender: str) -> bytes:
     try:
         return AESGCM(key).decrypt(bytes(12), sealed, None)
     except (InvalidTag, ValueError) as error:
-        sentence = f"the share from {sender} was changed on its way, or was not meant for here"
+        sentence = f"the share from {sender} was changed in transit, or is for another site"
         raise TamperedShare(sentence, accused=sender) from error

@@ -1,7 +1,8 @@
 """Masks between two members: their common root, the keys derived from it, and the expansion of a key to a mask.
 
-The root of a round is the root of the round before, ratcheted: whoever takes a later one cannot go back. A mask is the
-stream of AES-256 in counter mode, one key per mask, added to a vector block by block.
+The root of each round is derived from that of the round before by a one-way step: whoever steals a later root cannot
+compute an earlier one. A mask is the stream of AES-256 in counter mode, one key per mask, added to a vector block by
+block.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from dcfpca.secagg.encoding import derive
 from dcfpca.secagg.fixed_point import RingArray
 
-# Small enough to stay in the second-level cache between the cipher and the addition.
+# Small enough to stay in the second-level cache between encryption and addition.
 BLOCK_BYTES = 1 << 17
 _ZEROS: NDArray[np.uint8] = np.zeros(BLOCK_BYTES, dtype=np.uint8)
 

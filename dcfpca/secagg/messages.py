@@ -18,7 +18,7 @@ from dcfpca.secagg.keys import SigningIdentity, Verify, signed
 
 MOST_MEMBERS = 1 << 14
 NO_SUM = bytes(32)
-"""Stands for the previous sum in a round that has none."""
+"""The digest that stands for the previous sum in a round that has none."""
 TURNS = 8
 """In a cohort of at least this size, each member checks a large sum once in this many rounds."""
 
@@ -61,7 +61,7 @@ class Advert:
     binding: bytes
     certificate: bytes
     signature: bytes
-    kem_key: bytes = b""  # empty in stored runs of earlier builds, which nobody accepts
+    kem_key: bytes = b""  # empty in runs that earlier builds stored; no site accepts those
 
     def statement(self) -> bytes:
         """The statement that the owner signs."""
@@ -90,7 +90,7 @@ class SealedShare:
 
 @dataclass(frozen=True, slots=True)
 class Misfit:
-    """Participant → aggregator → peers: under this context my update does not fit; signed."""
+    """Participant → aggregator → peers: a signed statement that the update does not fit under this context."""
 
     name: str
     context: bytes
@@ -166,17 +166,16 @@ def members_in_turn(cohort: tuple[str, ...], round: int) -> frozenset[str]:
     """The members that check the sum from which this round follows, where it is too large for all of them; never none.
 
     One is enough: a lie about a sum must be told to all members alike, or the masks of the next round do not cancel.
-    Turns are public, so that the aggregator sends the sum in place of the consensus to whoever checks it. Beside its
-    turns a member checks now and then by a draw of its own.
+    Turns are public, so that the aggregator sends the sum in place of the consensus to whoever checks it. Besides its
+    turns, a member also checks in rounds that it draws for itself.
     """
     turns = min(TURNS, len(cohort))
     return frozenset(name for place, name in enumerate(cohort) if (place + round) % turns == 0)
 
 
 def unforeseen_draw(roots: tuple[bytes, ...], round: int) -> int:
-    """A number below 256 that nobody but this member knows, from the roots that it has with all the others.
-
-    It is the same whenever it is asked for: a check that was begun is not left out when the round is announced again.
+    """A number below 256 that only this member knows, derived from the roots that it shares with all the others. It is
+    the same whenever it is asked for, so a check that was begun is not skipped when the round is announced again.
     """
     return digest("checking-draw", round, *roots)[0]
 
@@ -204,7 +203,7 @@ def evidence_statement(terms: RunTerms, author: str, evidence: Evidence) -> byte
 
 
 def complain(terms: RunTerms, identity: SigningIdentity, error: SecureSumRefusal) -> Complaint:
-    """The complaint that a refusal gives rise to."""
+    """The complaint that follows from a refusal."""
     unsigned = Complaint(
         identity.name, error.accused, type(error).__name__, str(error), identity.certificate, signature=b""
     )

@@ -1,9 +1,10 @@
 """The masking graph: complete up to 64 members, beyond that k neighbours each on a ring.
 
-Nothing is recovered from dropouts, so one thing must not happen: two series of k/2 neighbouring places, all held by
-conspirators, would cut the ring into parts with a sum each. k is the smallest even number for which a random ring has
-even one such gap with probability below 2^−SECURITY_BITS when CORRUPT_SHARE of the members conspire. The order comes
-from the group secret, which nobody can steer (see `group_secret`), so no margin for repeated attempts is needed.
+Nothing is recovered from dropouts, so only one thing must be prevented: two stretches of k/2 neighbouring places, all
+held by conspirators, would cut the ring into parts whose sums could be told apart. k is the smallest even number for
+which a random ring has even one such gap with probability below 2^−SECURITY_BITS when CORRUPT_SHARE of the members
+conspire. The order comes from the group secret, which nobody can steer (see `group_secret`), so no margin for repeated
+attempts is needed.
 """
 
 from __future__ import annotations

@@ -53,7 +53,8 @@ def kem_key(seed: bytes) -> MLKEM768PrivateKey:
 
 
 def check_advert(terms: RunTerms, advert: Advert, verify: Verify) -> EllipticCurvePublicKey:
-    """The owner's identity key, after checking that the owner advertised this usable key for this run."""
+    """The owner's identity key, after checking that the owner advertised this key for this run and that it is
+    usable."""
     name = advert.name
     if name not in terms.cohort:
         raise InventedParticipant(f"{name} is not in the cohort of run {terms.run}")
@@ -142,8 +143,8 @@ def check_share(roster: bytes, share: SealedShare, identity: EllipticCurvePublic
 def open_share(
     share: SealedShare, agreement: bytes, own: MLKEM768PrivateKey, binding: bytes, committed: bytes
 ) -> tuple[bytes, bytes]:
-    """The sender's share of the group secret and its part of the pair's root; one that does not open or is not what it
-    committed to accuses the sender."""
+    """The sender's share of the group secret and its part of the pair's root. A share that does not open, or differs
+    from its commitment, accuses the sender."""
     carried = decapsulate(own, share.sealed[:KEM_BYTES], share.sender)
     key = sealing_key(agreement, carried, share.sender, share.receiver)
     plain = unseal(key, share.sealed[KEM_BYTES:], share.sender)

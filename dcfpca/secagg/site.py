@@ -1,8 +1,8 @@
 """A site's side of a run: advert and shares once, then one answer to each opening.
 
-Two rules. A message that is refused changes nothing. And whatever binds this side for the rest of the run is in
-`record`, which the caller saves, over the one before, prior to sending the answer: a side restored from it and given
-the same messages says the same bytes, and never answers one round with two updates.
+Two rules hold. A refused message changes nothing. Everything that binds this side for the rest of the run is in
+`record`, which the caller saves over the previous record before it sends the answer: a side that is restored from it
+and given the same messages sends the same bytes, and never answers one round with two updates.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ ENTROPY_BYTES = 2 * KEY_BYTES
 
 
 class Numbers(Enum):
-    """Which update an opening is to be answered with."""
+    """Which update answers an opening."""
 
     NEW = "compute it, and save it before it leaves"
     SAVED = "the one that was saved for this round"
@@ -80,7 +80,7 @@ class SecureSite:
 
     @staticmethod
     def restore(terms: RunTerms, identity: SigningIdentity, record: bytes) -> SecureSite:
-        """The side that saved this record; LostState if the record is damaged or belongs to another run."""
+        """Restore the side that saved this record; LostState if the record is damaged or belongs to another run."""
         return SecureSite(terms, identity, from_record(record, terms.binding))
 
     @property
@@ -173,7 +173,7 @@ class SecureSite:
         return fixed_point.decode(integers, opening.layout, exponents, members, precision)
 
     def tag_of_sum(self, opening: Opening, integers: Integers) -> int:
-        """The tag that this sum would have if the members had sent it."""
+        """The tag of this sum, if the members sent it."""
         context = context_of(self.terms, self.state.roster, opening, len(opening.misfits))
         return tags.tag_of(self.state.group_secret, context, integers, len(self.terms.cohort))
 

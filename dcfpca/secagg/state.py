@@ -41,9 +41,10 @@ class SiteState:
 
     `round` is −1 before the first. `opening` and `update` pin what was answered there, and with which numbers. `lifts`
     counts the misfits of that round, `lifts_before` those of the rounds before, `own_misfits` those that this site
-    itself stated, whatever came of them. `roots` has one for each of the cohort in order, for the round
-    `max(round, 0)`; zeros stand where there is none. `private_key` is the secret that both keys of the run follow from;
-    once the roster is accepted, that of the ML-KEM key alone, and until the shares come `roots` are X25519 agreements.
+    itself stated, whatever came of them. `roots` has one for each of the cohort in order, for the round `max(round,
+    0)`; zeros stand where there is none. `private_key` is the secret from which both keys of the run follow; once the
+    roster is accepted, only the secret of the ML-KEM key is left, and until the shares arrive `roots` are X25519
+    agreements.
     """
 
     binding: bytes

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import cast
 
 from dcfpca.errors import BadIdentity, BadInput, DcfpcaError, Unreachable
-from dcfpca.wire.proxies import HttpProxy, proxy_for
+from dcfpca.wire.proxies import CHECK_PROXY, HttpProxy, proxy_for
 
 # Codes of OpenSSL's X509_V_ERR_*, which the ssl module reports by number only.
 _EXPIRED = 10
@@ -122,12 +122,15 @@ def dial(address: Address, seconds: float) -> socket.socket:
     """An open TCP connection, through the proxy if there is one; Unreachable says why there is none."""
     if address.proxy is None:
         return dial_directly(address, seconds)
-    raw = dial_directly(Address(address.proxy.host, address.proxy.port), seconds)
+    try:
+        raw = dial_directly(Address(address.proxy.host, address.proxy.port), seconds)
+    except Unreachable as error:
+        raise Unreachable(f"the proxy {address.proxy} cannot be reached: {error}", CHECK_PROXY) from None
     try:
         address.proxy.connect(raw, str(address))
     except OSError as error:
         raw.close()
-        raise Unreachable(f"the proxy {address.proxy} did not open a tunnel: {error}", "try again") from None
+        raise Unreachable(f"the proxy {address.proxy} did not open a tunnel: {error}", CHECK_PROXY) from None
     except Unreachable:
         raw.close()
         raise

@@ -22,7 +22,9 @@ _HINTS = {
     403: "ask its administrator to allow CONNECT to this host and port",
     407: 'write proxy = "http://user:password@host:port"; for NTLM or Kerberos, run a local relay such as cntlm',
 }
+_REFUSED = "check user and password in `proxy`; for NTLM or Kerberos, run a local relay such as cntlm"
 _CANNOT_REACH = "check the aggregator's address, and whether the proxy may reach it"
+CHECK_PROXY = "check host and port in `proxy` or https_proxy, and whether an HTTP proxy runs there"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +44,15 @@ class HttpProxy:
         answer = b""
         while b"\r\n\r\n" not in answer and len(answer) < _MOST_BYTES:
             if not (more := raw.recv(1)):  # byte by byte: what follows the answer belongs to TLS
-                raise Unreachable(f"the proxy {self} closed the connection without an answer", _CANNOT_REACH)
+                raise Unreachable(f"the proxy {self} closed the connection without an HTTP answer", CHECK_PROXY)
             answer += more
         line = answer.split(b"\r\n", 1)[0].decode("latin-1")
         found = re.match(r"HTTP/\d\.\d (\d{3})", line)
         if found is None or found[1] != "200":
             said = "".join(letter for letter in line[:100] if letter.isprintable())
-            hint = _HINTS.get(int(found[1]) if found else 0, _CANNOT_REACH)
+            status = int(found[1]) if found else 0
+            refused = status == 407 and bool(self._authorization())
+            hint = _REFUSED if refused else _HINTS.get(status, _CANNOT_REACH if found else CHECK_PROXY)
             raise Unreachable(f"the proxy {self} answered {said!r} to CONNECT {target}", hint)
 
     def _authorization(self) -> str:

@@ -1,4 +1,4 @@
-"""One-shot service of compose.yaml: a matrix of known truth (rank 5, 5 % gross errors), dealt out to three sites."""
+"""One-shot service of compose.yaml: a matrix of known truth (rank 5, 5 % gross errors), split over three sites."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from typing import Any
 from dcfpca.version import __version__
 
 project = "dcfpca"
-author = "the dcfpca authors"
+author = copyright = "the dcfpca authors"  # noqa: A001: the name that Sphinx reads
 release = version = __version__
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx_copybutton"]
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}

@@ -88,7 +88,7 @@ def judge_data(config: Config, facts: DataFacts) -> Iterator[CheckResult]:
         yield fail("data", sentence, 'set missing = "allow" in [data], or fill the gaps')
     elif facts.columns < (needed := policy.columns_needed(rank=1)):
         sentence = f"{size}, fewer columns than the {needed} of [policy] min_columns: this site refuses every run"
-        yield fail("data", sentence, "add columns, or set min_columns in [policy] if the columns tell little")
+        yield fail("data", sentence, "add columns, or set min_columns in [policy] if the columns reveal little")
     else:
         gaps = f", {facts.missing} entries missing" if facts.missing else ""
         yield ok("data", f"{config.data.origin} is readable: {size}{gaps}")
@@ -115,18 +115,18 @@ def _doubts(policy: SitePolicy) -> Iterator[CheckResult]:
         yield fail("policy", "no method is allowed: this site refuses every run", "name some in [policy] methods")
     if policy.private and policy.allow_export:
         sentence = "private and allow_export are both set; private wins, and nothing is exported"
-        yield warn("policy", sentence, "remove the one that is not meant")
+        yield warn("policy", sentence, "remove the one that you do not want")
     if policy.min_cohort < 3:
         sentence = "min_cohort = 2: in a cohort of two, each can subtract its own update from the sum"
         yield warn("policy", sentence, "set min_cohort to 3 or more unless both sites agree to that")
     if 0 < policy.min_columns < LEAST_COLUMNS:
         sentence = f"min_columns = {policy.min_columns}: with no more columns than the rank, an update reveals them"
         yield warn(
-            "policy", sentence, "set min_columns to 0 (three times the rank, and at least 20) unless that is known"
+            "policy", sentence, "set min_columns to 0 (three times the rank, and at least 20) unless you accept that"
         )
     if policy.allow_plain:
         sentence = "allow_plain: in a plain run the aggregator sees this site's own updates"
-        yield warn("policy", sentence, "remove allow_plain unless such runs are meant")
+        yield warn("policy", sentence, "remove allow_plain unless you want such runs")
 
 
 def _network(config: Config, own: Credentials) -> Iterator[CheckResult]:

@@ -33,7 +33,7 @@ from participant.data.facts import measure, without_empty_samples
 from participant.data.matrix import Matrix, select_features
 from participant.data.readers import open_matrix
 from participant.findings.decisions import Decision, Place
-from participant.findings.worklist import aside_sentence, matching, read_worklist
+from participant.findings.worklist import Finding, aside_sentence, matching, read_worklist
 from participant.results.block_files import SCORES
 from participant.results.flag_tables import significant
 from participant.results.scoring_model import ScoringModel, load_scoring_model
@@ -104,7 +104,7 @@ def measure_result(
     (gaps, pictures), shape = _overview(used, L, noise), _image(image, L.shape[0])
     p_values, flagged = _p_values(directory, L.shape[1], rate)
     findings = read_worklist(directory)
-    stories = {(one.sample, one.feature): one.story for one in findings}
+    known = judge.plan.calibration if judge is not None else None
     return SiteFigures(
         rows=L.shape[0],
         columns=L.shape[1],
@@ -113,12 +113,13 @@ def measure_result(
         flagged_samples=int(flagged.sum()),
         flag_rate=rate if (directory / SCORES).exists() else None,
         features=_features(used, noise, S, gaps, _values(judge, L.shape[0]), shape),
-        odd=_odd(used, L, S, noise, judge, p_values, flagged, stories),
+        odd=_odd(used, L, S, noise, judge, p_values, flagged, {(one.sample, one.feature): one for one in findings}),
         listed=[
             ListedEntry(one.sample, one.feature, one.observed, one.expected, one.unusual, one.story) for one in findings
         ],
         aside=aside_sentence(findings),
         components=_components(directory, L.shape[0]),
+        related=known is not None and known.whole,
         pictures=pictures,
         image=shape,
     )
@@ -195,7 +196,7 @@ def _odd(
     judge: ScoringModel | None,
     p_values: FloatArray,
     flagged: np.ndarray[Any, np.dtype[np.bool_]],
-    stories: Mapping[tuple[str, str], str],
+    findings: Mapping[tuple[str, str], Finding],
 ) -> list[OddSample]:
     """Samples that are flagged or have a flagged entry: the least p-value first, then the largest |z| of an entry."""
     places = np.repeat(np.arange(S.shape[1]), np.diff(S.indptr))
@@ -205,17 +206,21 @@ def _odd(
     chosen = [int(column) for column in order if flagged[column] or largest[column] > 0][:MOST_CARDS]
     samples = []
     for column in chosen:
-        observed, expected = used.columns.read(column, column + 1)[:, 0], np.asarray(L[:, column], dtype=np.float64)
+        observed, expected = used.columns.read(column, column + 1)[:, 0], np.array(L[:, column], dtype=np.float64)
         z, exceeded_by = (observed - expected) / noise, np.full(observed.size, np.nan)
         if judge is not None and judge.plan.ending is FitEnding.REFINED:
             # What is expected of an entry is what the other entries of the sample say, and not L, which it bends.
             scored = judge.transform(observed[:, None]).scored
             expected, z, exceeded_by = scored.others.value[:, 0], scored.z[:, 0], scored.exceeded_by[:, 0]
         own = S.indices[S.indptr[column] : S.indptr[column + 1]]
-        rows = tuple(int(row) for row in own[np.argsort(-np.abs(z[own]), kind="stable")])
         identifier, known = used.id_at(column), used.features or tuple(map(str, range(len(z))))
+        # A flagged entry has the figures that the run found: `transform` judges a sample as one that had no part in it.
+        found = {int(row): findings[identifier, known[row]] for row in own if (identifier, known[row]) in findings}
+        for row, one in found.items():
+            expected[row], z[row], exceeded_by[row] = one.expected, one.z, one.exceeded_by
+        rows = tuple(int(row) for row in own[np.argsort(-np.abs(z[own]), kind="stable")])
         name = identifier if used.ids or used.lines else f"sample {identifier}"
-        told = {row: stories.get((identifier, known[row]), "") for row in rows}
+        told = {row: one.story for row, one in found.items()}
         samples.append(OddSample(name, bool(flagged[column]), observed, expected, z, exceeded_by, rows, told))
     return samples
 

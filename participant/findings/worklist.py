@@ -42,7 +42,7 @@ class Finding:
     """Which rule of the site the value breaks."""
     decision: Decision | None = None
     aside: bool = False
-    """Whether it is of the one feature that makes most of all flags, and comes last."""
+    """Whether it is of the one feature that makes most of the flags, and comes last."""
 
     @property
     def place(self) -> Place:
@@ -94,7 +94,7 @@ def read_worklist(folder: Path, decided: Mapping[Place, Decision] | None = None)
 
 
 def _spiky(entries: Sequence[Finding]) -> str | None:
-    """The feature that makes most of all flags, if one does."""
+    """The feature that makes most of the flags, if one does."""
     counts = Counter(one.feature for one in entries if not one.story)
     feature, most = next(iter(counts.most_common(1)), ("", 0))
     return feature if most >= FEWEST_SPIKY and most > SPIKY_SHARE * counts.total() else None

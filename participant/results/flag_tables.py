@@ -239,7 +239,7 @@ def instrument_text(kind: str, amount: float, samples: int) -> str:
     """What an instrument does that fails."""
     if kind == "stuck":
         return f"repeats {amount:.6g} in {samples} samples in a row"
-    return f"drifts by {amount:+.3g} over {samples} samples"
+    return f"drifts by {amount:+.3g} over {samples} samples (unless they are sorted by it)"
 
 
 def _top_features(result: FlaggedResult, own: slice) -> str:

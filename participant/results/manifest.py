@@ -26,7 +26,7 @@ TIMES_THE_OTHERS = 2.5
 NOT_BELOW = 0.05  # a site with a smaller share flagged is not said to differ, however little the others have
 
 ALONE = (
-    "Most sites say that the shared model fails them: this result is of a fit of this site's columns alone"
+    "At more than half of the sites the shared model fails: this result is from a fit of this site's columns alone"
     " ([policy] on_bad_model)."
 )
 Units = tuple[FloatArray, FloatArray]

@@ -21,9 +21,9 @@ _TOO_OFTEN = (
     "this site refused several proposals of the last 24 hours for reasons about its data, and more refusals would"
     " reveal more about it ([policy] max_data_refusals)"
 )
-_PROPOSE_AGAIN = "that became so after a person was asked; propose the run again"
+_PROPOSE_AGAIN = "this changed after a person was asked; propose the run again"
 _WHAT_TO_CHANGE = (
-    "propose it when all are there, or name the participants in the spec, so that a person here may approve"
+    "propose it when all are connected, or name the participants in the spec, so that a person here may approve"
 )
 
 

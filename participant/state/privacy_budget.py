@@ -69,7 +69,7 @@ class PrivacyRecord:
         except FileNotFoundError:
             return []
         except (OSError, ValueError, KeyError, TypeError) as error:
-            hint = "put it back from a backup; without it, what a restored state directory has forgotten is not known"
+            hint = "put it back from a backup; without it, nobody knows what a restored state directory has forgotten"
             raise UnusableState(f"the record of privacy spent, {self.path}, cannot be read ({error})", hint) from None
 
     def add(self, charge: Charge) -> None:

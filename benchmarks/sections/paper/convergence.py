@@ -35,7 +35,8 @@ def main(results: Path) -> Section | None:
             "m = n, r = .05 n, s = .05. err is the paper's, (‖L−L₀‖² + ‖S−S₀‖²)/(‖L₀‖² + ‖S₀‖²), which S₀ "
             "dominates; the "
             "column L is ‖L−L₀‖/‖L₀‖ at the end. `gradient` is the paper's Algorithm 1 with its settings, CF-PCA the "
-            "same with one site and K = 1. For CF-PCA and ALM none are printed: λ = n/1250 and η₀ = 5/n are ours, and "
+            "same with one site and K = 1. The paper prints no settings for CF-PCA and ALM: "
+            "λ = n/1250 and η₀ = 5/n are ours, and "
             f"μ grows by {ALM_GROWTH:g}. ± √(mn) outliers; *uniform* are those of the authors' script. The published "
             "curves of CF-PCA, APGM and ALM are read off one plot.",
             "These settings were chosen on these problems. CF-PCA: twelve pairs of λ and η at n = 500, then rules "

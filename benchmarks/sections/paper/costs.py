@@ -29,8 +29,9 @@ def costs(results: Path) -> Section | None:
             *_bytes(exchange),
             _server(sites),
             "**Time of a round in E at fixed n.** The paper expects the best E near √n: a site's work falls as n/E, "
-            "the exchange grows with E. This machine has two cores and not E machines, so the round is composed of "
-            "parts that were measured apart: the local step of a site with n/E columns (one thread, alone), the "
+            "the exchange grows with E. Instead of E machines there are two cores here, so the round is "
+            "composed of parts that were measured apart: the local step of a site with n/E columns (one thread, "
+            "alone), the "
             "aggregator's step, and the exchange of real processes by a line through the rounds above: secure "
             f"{_line(line)}, plain {_line(plain)}. This includes the participants' own work, because they all run "
             "here, and excludes the latency of a network.",
@@ -89,9 +90,9 @@ def _server(sites: Any) -> str:
     told = ", ".join(f"{seconds * 1000:.1f} ms for `{name}`" for name, seconds in of.items())
     return (
         "**Server work.** Adding one masked update to the running sum takes "
-        f"{sites.adding_seconds * 1e6:.0f} µs; then, once a round and whatever E and n are, the aggregator's own "
-        "step: at "
-        f"most {told} (least {power(min(own) * 1000)} ms). The paper's server only takes the mean, O(mr log E); ours "
+        f"{sites.adding_seconds * 1e6:.0f} µs; then, once a round and independent of E and n, the aggregator's "
+        f"own step: at most {told} (least {power(min(own) * 1000)} ms). The paper's server only takes the mean, "
+        f"O(mr log E); ours "
         "also has an O(mr²) step, which finds the subspace and the singular values."
     )
 

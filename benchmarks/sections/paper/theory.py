@@ -37,15 +37,14 @@ def _first(runs: list[Any]) -> list[str]:
     return [
         "**Theorem 1**, the mean of ‖∇g‖² over the first T rounds against its bound, with C_U, C_V, C_S and C_M "
         "measured on the run, and g* replaced by the lowest g seen, which makes the bound stricter. Local solves are "
-        "exact, so that it is g_i that is descended.",
+        "exact, so the steps descend g_i.",
         table(headings, [_run(run) for run in runs]),
         f"The bound {'holds in every round' if _held(runs) else 'is **broken**'}. It is far from tight: the L of "
-        "Lemma 3 "
-        f"is {power(allowed.smoothness)} here, so that a step that the theorem allows is "
-        f"{power(allowed.learning_rate)}, "
-        f"at which U hardly moves, and the bound is {power(allowed.bounds[-1] / allowed.means[-1])} times what is "
-        "measured. The steps that the paper uses lie outside of its premise. In the proof of Lemma 4 a factor 1/ρ is "
-        "lost (ΛV is ΛΛᵀU/ρ); the last column has it.",
+        f"Lemma 3 is {power(allowed.smoothness)} here, so the largest step that the theorem allows is "
+        f"{power(allowed.learning_rate)}, at which U hardly moves, "
+        f"and the bound is {power(allowed.bounds[-1] / allowed.means[-1])} times what is "
+        "measured. The steps used in the paper violate its premise. The proof of Lemma 4 loses a factor 1/ρ "
+        "(ΛV is ΛΛᵀU/ρ); the last column has it.",
     ]
 
 

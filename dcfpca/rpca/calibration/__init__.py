@@ -1,1 +1,2 @@
-"""What is unusual, and how sure that is: scores of any shape, expectation from the other entries, an estimated null."""
+"""What is unusual, and with what certainty: normal scores for features of any shape, the expectation from the other
+entries, an estimated null."""

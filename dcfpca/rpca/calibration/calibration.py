@@ -1,4 +1,4 @@
-"""What a run knows of how its entries are judged, and how it stands in the broadcasts of the last closing rounds."""
+"""What a run knows about how entries are judged, and how the broadcasts of the last closing rounds carry it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dcfpca.rpca.round_limits import WHOLE
 from dcfpca.rpca.stage_checks import APART, of_figures, worst
 
 TAIL_RANKS = (5, 10, 20, 50, 100)
-"""How many entries of a feature lie further off than the sizes that are stated; fewer than 5 might identify persons."""
+"""The numbers of a feature's entries that exceed the published sizes; fewer than 5 might identify persons."""
 FIGURES = ("freedom", "unit", "wrong", "cut", "ordinary")
 VECTORS = ("reach", "few", "mean", "own", "above", "below", "entries")
 ONE_VALUE, TWO_VALUES = 0.7, 0.9  # of a feature's entries: features of few values
@@ -111,7 +111,7 @@ def calibration_width(rows: int) -> int:
 def implausible(announced: Calibration) -> str:
     """Why no run can have this calibration; empty if it is plausible."""
     if (np.diff(announced.knots, axis=1) < 0.0).any():
-        return "a feature's quantiles fall"
+        return "a feature's quantiles decrease"
     if (announced.own < 0.0).any() or (announced.above < 0.0).any() or (announced.below < 0.0).any():
         return "a feature's variance or unit is negative"
     return "" if 0.0 <= announced.wrong < 1.0 and announced.cut >= 0.0 else "the null has an impossible form"

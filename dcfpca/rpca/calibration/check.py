@@ -1,6 +1,7 @@
-"""Stage `check`, after the null: whether ordinary entries are flagged, and who carries what.
+"""Stage `check`, after the null: how many ordinary entries are flagged, and which sites carry which directions.
 
-Sites form their own views and draw new samples from them, to count how many of their ordinary entries are flagged.
+Each site forms its own view, draws new samples from it, and counts how many of their entries are flagged although all
+of them are ordinary.
 """
 
 from __future__ import annotations
@@ -148,7 +149,7 @@ class Check(ClosingStage):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CheckPart:
-    """Asks a site or a part of one to keep the own view of the site, and to count by it."""
+    """Asks a site, or a part of one, to keep the site's own view and to count by it."""
 
     asked: Consensus
     arrays: dict[str, NDArray[np.generic]]
@@ -169,17 +170,18 @@ def _scored(plan: ClosingPlan, mine: ClosingPlan | None, slips: Slips | None, M:
 
 
 def most_ordinary(expected: float) -> float:
-    """The count that a Poisson number with this mean stays below with probability SURE, and the mean's own error."""
+    """The count below which a Poisson number of this mean stays with probability SURE; allows for the mean's own
+    error."""
     return float(np.ceil(scipy.special.gammaincinv(expected + 1.0, SURE) + 1.0))
 
 
 def flagged_anew(
     shared: ClosingPlan, own: ClosingPlan, slips: Slips | None, M: FloatArray, rng: np.random.Generator
 ) -> float:
-    """How many ordinary entries are flagged of samples drawn from the site's view, one for each of these (m × n), with
-    gaps where that sample has them, and what was flagged in it as far off as it is, since errors cast doubt on their
-    neighbours. Units are those of what is drawn: where relations are nearly exact, the model has more noise than the
-    data."""
+    """How many ordinary entries are flagged in samples drawn from the site's view. Each of these samples (m × n) has
+    one drawn after it, with gaps in the same places, and with its flagged entries as far off as they are, since errors
+    cast doubt on their neighbours. Units are those of the drawn samples: where relations are nearly exact, the model
+    has more noise than the data."""
     assert own.calibration is not None
     scored, places = _scored(shared, own, slips, M), _places(M)
     shape, flagged = own.calibration.shape, scored.flagged[:, places]
@@ -194,23 +196,24 @@ def flagged_anew(
 
 
 def _places(M: FloatArray) -> Places:
-    """The samples that others are drawn like: all in turn, as often as it takes for DRAWN entries, or evenly spaced
-    ones where they have more than MOST_DRAWN."""
+    """The samples after which new ones are drawn: all in turn, as often as DRAWN entries need, or evenly spaced ones
+    where they have more than MOST_DRAWN entries."""
     seen = int(np.count_nonzero(~np.isnan(M)))
     every = slice(None, None, 1 + seen // MOST_DRAWN)
     return np.tile(np.arange(M.shape[1])[every], int(np.clip(DRAWN // max(seen, 1), 1, 20)))
 
 
 def _drawn(known: Calibration, count: int, rng: np.random.Generator) -> FloatArray:
-    """Scores of this many samples about their mean, with the tails of the null in what is each feature's own."""
+    """Draws scores of this many samples about their mean; what each feature has of its own has the tails of the
+    null."""
     factor, own = known.factor, np.sqrt(known.own)[:, None]
     tails = known.unit * rng.standard_t(known.freedom, size=(len(factor), count))
     return np.asarray(factor @ rng.normal(size=(factor.shape[1], count)) + own * tails)
 
 
 def _with_values(known: Calibration, values: FloatArray, drawn: FloatArray) -> FloatArray:
-    """Entries with these scores about their mean. Those of a bent feature are its own values (m × n, NaN: none); a
-    straight one stays so: gaps between few values would break exact linear relations."""
+    """Entries with these scores about their mean. Those of a bent feature run along its own values (m × n, NaN: none).
+    Those of a straight one do not: gaps between few values would break exact linear relations."""
     spread = np.sqrt(np.sum(known.factor**2, axis=1) + known.own)[:, None]
     level, made = scipy.special.ndtr(drawn / spread), known.shape.backward(known.mean[:, None] + drawn)
     for row in np.flatnonzero(~known.shape.straight()):

@@ -1,8 +1,8 @@
-"""How large the deviations of ordinary entries are, estimated from the deviations of all entries.
+"""Estimates how large the deviations of ordinary entries are from the deviations of all entries.
 
 Deviations are put in units of the feature and side (above or below what is expected) that they belong to. Their sizes,
-pooled over features, are a mixture: Student's t for the ordinary ones, with degrees of freedom that their own middle
-tells, and a broad part for the wrong ones. An entry is flagged where the ordinary part makes up less than a given
+pooled over features, are a mixture: Student's t for the ordinary ones, with degrees of freedom estimated from their
+middle, and a broad part for the wrong ones. An entry is flagged where the ordinary part makes up less than a given
 share of the mixture. No normal probability is claimed far out, where no data supports one.
 """
 
@@ -42,11 +42,11 @@ def units_by_side(
     furthest: FloatArray,
     levels: Callable[[float], FloatArray | float] = float,
 ) -> FloatArray:
-    """The unit (m) of one side's sizes, from their counts.
+    """The unit (m) of one side's sizes, from their counts; none is larger than `furthest`.
 
-    Of a feature of few values (`few`) most sizes tell only how well its commonest value is expected; the unit is that
-    of its other values, which are rare but no errors by that. None of them is larger than `furthest`. `levels` says
-    which share of the counts lies below the quantile at a level, where they were merged.
+    In a feature of few values (`few`) most sizes only show how well its commonest value is expected; the unit is that
+    of its other values, which are rare without being errors. `levels` says which share of the counts lies below the
+    quantile at a level, where they were merged.
     """
     entries, one, lower = counts.sum(axis=1), np.ones(len(counts)), np.append(0.0, SIZE_BINS.edges)
     quantiles = [quantile(counts, one, levels(level), SIZE_BINS) / normal_quantile(level) for level in LEVELS]
@@ -63,7 +63,7 @@ def levels_of_side(share: FloatArray, merging: Merging) -> Callable[[float], Flo
 
 
 def pooled(counts: FloatArray, units: FloatArray) -> FloatArray:
-    """Counts of all rows together, each in its own unit; what lies between two bins is shared by them."""
+    """Counts of all rows together, each in its own unit; sizes between two bins are divided between them."""
     shift = np.log2(units) * SIZE_BINS.per_octave
     whole = np.floor(shift).astype(np.intp)
     share, total = shift - whole, np.zeros(SIZE_BINS.count)
@@ -88,10 +88,10 @@ class Null:
 
 
 def fit_null(counts: FloatArray, local: float) -> Null:
-    """The mixture by these pooled counts; flagged is where less than `local` of it is ordinary.
+    """The mixture by these pooled counts; where less than the share `local` of it is ordinary, entries are flagged.
 
-    The cut is that of the mixture averaged over all that the counts leave possible, so that it moves little with them,
-    and a tail that might be heavier than the most probable one counts.
+    The cut is that of the mixture averaged over everything that the counts leave possible. So it moves little with
+    them, and a tail that might be heavier than the most probable one counts.
     """
     likely = np.tensordot(_grid(), _central(counts), axes=(3, 0))
     likely -= 0.5 * ((np.log(FREEDOM - 1.5) - np.log(TYPICAL_FREEDOM)) / FREEDOM_SPREAD)[:, None, None] ** 2
@@ -105,7 +105,7 @@ def fit_null(counts: FloatArray, local: float) -> Null:
 
 
 def evidence_against(null: Null, counts: FloatArray) -> float:
-    """By how much the best mixture makes these counts more likely than this null does, as a logarithm."""
+    """The logarithm of how much likelier the best mixture makes these counts than this null does."""
     central = _central(counts)
     shares = _log_shares(np.array([null.freedom]), np.array([null.unit]), np.array([null.wrong]))
     return float(np.tensordot(_grid(), central, axes=(3, 0)).max() - shares[0, 0, 0] @ central)

@@ -1,10 +1,10 @@
-"""What each entry is expected to be from the other entries of its sample, and how far from that it may lie.
+"""What each entry is expected to be, given the other entries of its sample, and how far from that it may lie.
 
 Samples are normal with covariance Σ = F Fᵀ + diag(ψ) in normal scores: low rank plus diagonal, or a whole covariance
 with its shrinkage as ψ. Given the entries of a sample that are trusted, A = I + Σ_k f_k f_kᵀ/ψ_k and h_k = f_kᵀA⁻¹f_k,
 with e the residuals of the fit, the residual of a trusted entry from the others is e_k/(1 − h_k/ψ_k) and its variance
-ψ_k/(1 − h_k/ψ_k): no further solve. Entries that the others contradict are put out of the sample one at a time, worst
-first, so that a gross error neither hides itself nor is blamed on its neighbours.
+ψ_k/(1 − h_k/ψ_k): no further solve. Entries that the others contradict are set aside one at a time, worst first, so
+that a gross error neither hides itself nor is blamed on its neighbours.
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ class Expectation:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Expected:
-    """Entries (m × n) as the other entries of their sample say, in the data's units, and how many deviations they lie
-    off; NaN where unobserved. Where entries are judged by scores: the expected score, the deviation of the score from
-    it, and whether the entry was trusted."""
+    """What the other entries of its sample predict for each entry (m × n), in the data's units, and how many deviations
+    it is off; NaN where unobserved. Where entries are judged by scores: the expected score, the deviation of the score
+    from it, and whether the entry was trusted."""
 
     value: FloatArray
     z: FloatArray
@@ -74,8 +74,8 @@ class Expected:
 def model_from_covariance(
     centre: FloatArray, covariance: FloatArray, columns: float, few: NDArray[np.bool_]
 ) -> ScoreModel:
-    """The model with this covariance, shrunk by as much as the number of samples asks for: to its leading directions
-    and what of each feature these leave. So precise relations stay precise, and chance ones fade."""
+    """The model with this covariance, shrunk as far as the number of samples asks for, to its leading directions and
+    what they leave of each feature. So precise relations stay precise, and chance ones fade."""
     share = shrinkage(len(centre), columns)
     values, vectors = np.linalg.eigh(0.5 * (covariance + covariance.T))
     values = np.maximum(values, 0.0)
@@ -91,8 +91,8 @@ def shrinkage(rows: int, columns: float) -> float:
 
 
 def doubt(rows: int, columns: float) -> float:
-    """How many times more uncertain tails are than where all relations of features are known: shrinkage takes this much
-    of them away, and tails that would cancel do not."""
+    """How many times more uncertain tails are than if all relations of features were known: shrinkage removes this much
+    of the relations, and tails that would have cancelled do not."""
     return 1.0 / (1.0 - shrinkage(rows, columns)) ** 2
 
 
@@ -113,9 +113,9 @@ def leading_directions(model: ScoreModel, columns: float) -> int:
 
 
 def tail_variance(model: ScoreModel, scores: FloatArray, trusted: NDArray[np.bool_], samples: float) -> FloatArray:
-    """How much entries (m × n) vary about what the trusted others say because their own score, or one of the others,
-    lies in a tail whose shape so many samples tell: a score s is a quantile, of sampling variance Φ(s)Φ(−s)/φ(s)² over
-    their number."""
+    """How much entries (m × n) vary about what the trusted others predict because their own score, or one of the
+    others', lies in a tail whose shape is estimated from this many samples: a score s is a quantile, with sampling
+    variance Φ(s)Φ(−s)/φ(s)² over their number."""
     share = OWN_SHARE * doubt(len(scores), samples)
     size = np.minimum(np.abs(np.where(np.isnan(scores), 0.0, scores)), FURTHEST)
     level, density = scipy.special.ndtr(-size), np.exp(-0.5 * size**2) / np.sqrt(2.0 * np.pi)
@@ -169,16 +169,16 @@ def _distrust(
     leverage: FloatArray,
     coherent: NDArray[np.bool_],
 ) -> SampleInverses:
-    """Put out the entries that the others contradict, in place, and find which samples are coherent then. Without entry
-    k leverages grow by (f_jᵀb)², and residuals by f_jᵀb e_k/√(ψ_k − h_k)."""
+    """Set aside the entries that the others contradict, in place, and find which samples are coherent without them.
+    Without entry k leverages grow by (f_jᵀb)², and residuals by f_jᵀb e_k/√(ψ_k − h_k)."""
     F, own, active, most = model.factor, model.own, np.arange(len(X)), np.sum(model.factor**2, axis=1)
-    # A⁻¹ is at most I, whatever entries are missing: what rounding makes of it beyond that would grow step by step.
+    # A⁻¹ is at most I, whatever entries are missing; an excess by rounding would grow step by step.
     least = own**2 / (own + most)
     left = np.maximum(MOST_OUT * trusted.sum(axis=1), 1.0)
     residual, now, done = _residual(F, own, X, trusted, inverses), inverses, []
     while active.size:
         size = np.abs(residual[active]) / np.sqrt(np.maximum(own - leverage[active], least))
-        # A rare value of few lies far from what the others say, and is none the worse for it.
+        # In a feature of few values, a rare value lies far from what the others predict without being wrong.
         size = np.where(model.few, np.abs(X[active]) * (TRUSTED / FAR), size) * trusted[active]
         worst = size.argmax(axis=1)
         bad = size[np.arange(len(active)), worst] > TRUSTED
@@ -199,7 +199,7 @@ def _distrust(
 
 def moment_sums(model: ScoreModel, scores: FloatArray) -> tuple[float, FloatArray, FloatArray]:
     """The number of coherent samples, and over them Σ x̂ (m) and Σ (x̂x̂ᵀ + C) (m × m): scores with distrusted and
-    unobserved entries as expected, and the covariance of what those are uncertain by."""
+    unobserved entries at their expectation, and the covariance of their uncertainty."""
     F, count, total = model.factor, 0.0, np.zeros(len(model.centre))
     squares = np.zeros((len(total), len(total)))
     for cut in chunks(len(F), F.shape[1], scores.shape[1]):
@@ -223,7 +223,7 @@ def model_from_moments(model: ScoreModel, count: float, total: FloatArray, squar
 
 
 def wrapped_sums(scores: FloatArray) -> FloatArray:
-    """Σ w wᵀ of wrapped scores, which gross entries have no part in: what the first covariance is made from."""
+    """Σ w wᵀ of wrapped scores, in which gross entries have no part: the first covariance is made from it."""
     size = np.abs(scores)
     bent = RISE * np.tanh(RATE * (END - size)) * np.sign(scores)
     W = np.where(size < KNEE, scores, np.where(size < END, bent, 0.0))

@@ -1,4 +1,4 @@
-"""Instruments of a site that repeat a value or drift away, found in the order of the site's own samples.
+"""Finds instruments of a site that repeat a value or drift, in the order of the site's own samples.
 
 Nothing of this leaves the site. A value repeats where a run of equal ones is longer than the feature's other neighbours
 explain: a table that is sorted, or a feature of few values, has many equal neighbours anyway. A feature drifts where
@@ -21,7 +21,7 @@ MOST_EQUAL = (
 MOST_VALUES = 256  # of a feature whose frequencies are counted
 CHANCE = 1e-4  # of naming any feature of the site where there is nothing
 FEWEST = 20  # observed entries of which a trend is told, or other neighbours beside a run
-CLIP = 8.0  # deviations: a gross entry must not make a trend
+CLIP = 8.0  # deviations: a gross entry must not look like a trend
 MOST_SCANNED = 10_000  # features, the first ones, in which repeated values are looked for, each by itself
 LEAST_DRIFT = 3.0  # from the first sample to the last, in deviations of what is left about the trend
 
@@ -45,10 +45,10 @@ class _Runs:
     pairs: int = 0
     equal: int = 0
     frequency: dict[float, int] = field(default_factory=dict)  # of the first values that there are: the common ones
-    counted: int = 0  # entries that have them
+    counted: int = 0  # entries that have one of them
 
     def add(self, values: FloatArray, places: FloatArray) -> None:
-        """Further observed values, and the places of their samples."""
+        """Add observed values, and the places of their samples."""
         if not values.size:
             return
         self._count(values)
@@ -67,7 +67,7 @@ class _Runs:
         self.current = _run(values, places, begins[-1], ends[-1])
 
     def add_distinct(self, values: FloatArray, start: int) -> None:
-        """Further values of neighbouring samples, no two neighbours of which are equal."""
+        """Add values of neighbouring samples, no two neighbours of which are equal."""
         self._count(values)
         last, open_run = values.size - 1, self.current
         if last and open_run is not None and open_run.length == 1 and open_run.value != values[0]:
@@ -109,7 +109,7 @@ class _Runs:
         self.current = None
 
     def stuck(self, chance: float) -> list[Run]:
-        """The runs that neighbours which are equal elsewhere do not explain, longest first."""
+        """The runs that are longer than equal neighbours elsewhere explain, longest first."""
         found, pairs, equal = [], self.pairs, self.equal
         for run in sorted(self.long, key=lambda one: -one.length):
             pairs, equal = pairs - run.length + 1, equal - run.length + 1
@@ -127,7 +127,8 @@ def _run(values: FloatArray, places: FloatArray, begin: int, end: int) -> Run:
 
 
 def scan_block(M: FloatArray, z: FloatArray, deviation: FloatArray) -> ScannedBlock:
-    """What these samples (m × n, NaN: unobserved), so many deviations off, tell; `deviation` is each feature's."""
+    """What these samples (m × n, NaN: unobserved), with their deviations, say about instruments; `deviation` is each
+    feature's."""
     known, places = ~np.isnan(z), np.arange(M.shape[1], dtype=np.float64)
     y, x = np.where(known, np.clip(z, -CLIP, CLIP), 0.0), np.where(known, places, 0.0)
     trend = [known.sum(axis=1), x.sum(axis=1), (x**2).sum(axis=1), y.sum(axis=1), (x * y).sum(axis=1)]
@@ -146,7 +147,7 @@ class InstrumentScan:
         self._block: ScannedBlock | None = None  # the last one: what is said of features is the same in all
 
     def add(self, start: int, block: ScannedBlock | None) -> None:
-        """The samples from `start` on; None of a method without a null, which tells nothing."""
+        """Add the samples from `start` on; None for a method without a null, from which nothing can be learned."""
         if block is None:
             return
         M, self._block = block.entries, block

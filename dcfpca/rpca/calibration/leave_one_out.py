@@ -1,8 +1,8 @@
 """How far a sample lies from a model that was made without it.
 
-A model is nearer to the samples that it was made from than to others, the more so the fewer they were. Every site works
-out from the shared model what it would be without one of its own samples. Distances from that are distributed as those
-of new samples are, whatever the data, so that one null serves both.
+A model lies nearer to the samples that it was made from than to others, and the fewer they were, the nearer. Every site
+works out from the shared model what it would be without one of its own samples. Distances from that are distributed as
+those of new samples are, whatever the data, so that one null serves both.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from dcfpca.rpca.calibration.expectation import Expectation, ScoreModel
 from dcfpca.rpca.calibration.sample_inverses import SampleInverses
 from dcfpca.rpca.method import FloatArray
 
-SURE = 50.0  # samples a feature: with more, none moves the model by what could be seen
+SURE = 50.0  # samples per feature: with more, no sample moves the model visibly
 MEDIAN = 0.6744897501960817  # of the sizes of normal numbers
-OF_MEDIAN = 2.3327  # how an entry moves a variance that the median size tells, in units of it over the samples' number
+OF_MEDIAN = 2.3327  # how far an entry moves a variance taken from the median size, in units of it over the samples
 TINY = np.finfo(np.float64).tiny
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Origin:
-    """What a model of scores was made from: so many samples, which of those that are judged (n) are among them, and the
-    scores that these had there (m × n), where distrusted ones were replaced by what the others said.
+    """What a model of scores was made from: how many samples, which of the judged ones (n) are among them, and the
+    scores that these had there (m × n), with distrusted ones replaced by what the others predicted.
 
     Of their covariance it has the `rank` leading directions, its last factors. Of the rest the share `diagonal` is in
     its own variances alone; if that is 1, these are from medians.
@@ -50,12 +50,13 @@ def moves_by_one(rows: int, samples: float) -> bool:
 def distance_without(
     model: ScoreModel, scores: FloatArray, found: Expectation, within: Expectation, used: NDArray[np.bool_], by: Origin
 ) -> FloatArray:
-    """Squared distances of samples (m × n) by their `used` features, of those `taken` from the model without each.
+    """Squared distances of samples (m × n) by their `used` features; the model leaves out each `taken` one that it
+    judges.
 
-    `found` is what is expected of all entries and `within` by the used features alone. Without a sample that it holds
-    as x the covariance of n others is C − xxᵀ/n, up to a factor: its leading part follows from a small eigenproblem in
-    the span of the leading directions and of x, the rest loses what x has outside of them, and Woodbury's identity
-    gives the distance of the sample as it is trusted now.
+    `found` is what is expected of all entries, `within` what is expected by the used features alone. Without a sample
+    that the model holds as x, the covariance of n others is C − xxᵀ/n, up to a factor: its leading part follows from a
+    small eigenproblem in the span of the leading directions and of x, the rest loses what x has outside of them, and
+    Woodbury's identity gives the distance of the sample as it is trusted now.
     """
     here, share = by.taken, 1.0 / (by.samples - 1.0)
     now = (np.where(found.trusted, scores, found.score)[:, here] - model.centre[:, None]).T
@@ -83,7 +84,7 @@ def distance_without(
 
 
 def _change(x: FloatArray, variance: FloatArray, outside: FloatArray, share: float, diagonal: float) -> FloatArray:
-    """By what Σ changes (n × r+1 × r+1) within the span of the leading directions and each sample's rest."""
+    """The change of Σ (n × r+1 × r+1) within the span of the leading directions and each sample's rest."""
     count, width = x.shape
     product = share * x[:, :, None] * x[:, None, :]
     before = np.zeros((count, width, width))

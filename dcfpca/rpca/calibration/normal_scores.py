@@ -1,9 +1,9 @@
 """Maps each feature to normal scores by its pooled quantiles, so that features of any shape are judged alike.
 
-Between the 5 and the 95 % quantile the map runs straight from knot to knot. Beyond, it goes on at the slope of the last
-knots, or logarithmically where slopes grow outwards: a long tail is compressed as far as the centre of the feature
-shows it to be one, and a gross error still lies far out. A feature whose quantiles depart from a straight line by no
-more than those of a normal sample do is only centred and scaled: chance bends would break exact linear relations.
+Between the 5 and the 95 % quantile the map runs straight from knot to knot. Beyond, it continues at the slope of the
+last knots, or logarithmically where slopes grow outwards: a long tail is compressed as far as the centre of the feature
+shows it to be long, and a gross error still lies far out. A feature whose quantiles depart from a straight line no more
+than those of a normal sample is only centred and scaled: chance bends would break exact linear relations.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def shape_from_counts(
 ) -> NormalScores:
     """Each feature's map from counts (SHAPE_BINS, in units of `spread`) of its distances above and below `median`.
 
-    `plain` features, of one value or two, have no shape that quantiles could tell, and are centred and scaled.
+    `plain` features, of one value or two, have no shape that quantiles could show, and are centred and scaled.
     """
     one, counts = np.ones(len(above)), np.column_stack([below[:, ::-1], above])
     stepped = _stepped(counts, merging.least) & ~plain
@@ -84,8 +84,8 @@ def usual_range(above: FloatArray, below: FloatArray, plain: NDArray[np.bool_], 
     """The least and the largest usual value (m × 2, in spreads from the median) of `plain` features that hardly ever
     have another; NaN of others.
 
-    Usual is a value that RARE_STEP of the entries have. Where entries go on next to the outermost usual value, as those
-    of a count or of an amount that is mostly zero do, the range has no end that could be told. Merging may hide
+    A value is usual if the share RARE_STEP of the entries has it. Where entries continue next to the outermost usual
+    value, as in a count or an amount that is mostly zero, the range has no end that can be found. Merging may hide
     `hidden` entries there.
     """
     line, middle = np.column_stack([below[:, ::-1], above]), 0.5 * (EDGES[:-1] + EDGES[1:])
@@ -105,9 +105,9 @@ def usual_range(above: FloatArray, below: FloatArray, plain: NDArray[np.bool_], 
 
 
 def _stepped(counts: FloatArray, least: int) -> NDArray[np.bool_]:
-    """Features of which a few values make up nearly all entries: grades, small counts.
+    """Features in which a few values make up nearly all entries: grades, small counts.
 
-    Bins are so narrow that the grades from 1 to 10 have one each. A continuous feature of FILLING entries, or of as
+    Bins are narrow enough that the grades from 1 to 10 have one each. A continuous feature of FILLING entries, or of as
     many merged groups of `least`, fills more.
     """
     fullest, total = np.sort(counts, axis=1)[:, ::-1], counts.sum(axis=1)
@@ -122,7 +122,7 @@ def _quantiles(counts: FloatArray, levels: FloatArray) -> FloatArray:
 
 def _step_quantiles(counts: FloatArray) -> FloatArray:
     """Quantiles at WIDE scores of a feature of few values: each value at the middle of its ranks. Values rarer than
-    RARE_STEP may be errors, and have no part."""
+    RARE_STEP may be errors and are left out."""
     known = np.where(counts >= RARE_STEP * counts.sum(), counts, 0.0)
     place = np.flatnonzero(known)
     middle = (np.cumsum(known) - 0.5 * known)[place] / known.sum()
@@ -146,8 +146,8 @@ class NormalScores:
         return np.asarray(self.reach > GRADED)
 
     def grouped(self) -> NDArray[np.bool_]:
-        """Which features have their values in groups with hardly any between: there the knots lie far apart, and near
-        one another on either side, where those of one group lie ever further apart outwards."""
+        """Which features have their values in groups with hardly any between. There neighbouring knots lie far apart
+        with close ones on either side, whereas the knots of a single group lie further and further apart outwards."""
         apart = np.lib.stride_tricks.sliding_window_view(np.diff(self.knots, axis=1), NEIGHBOURS, axis=1).sum(axis=2)
         lower, upper = np.minimum.accumulate(apart, axis=1), np.minimum.accumulate(apart[:, ::-1], axis=1)[:, ::-1]
         sides = np.maximum(lower[:, : -2 * NEIGHBOURS], upper[:, 2 * NEIGHBOURS :])
@@ -232,7 +232,7 @@ def _tails(knots: bytes, reach: float) -> _Tails:
 
 
 def _tail(knots: FloatArray, at: FloatArray, whole: float) -> tuple[float, float]:
-    """Slope of the upper tail, and how fast slopes grow towards it; 0 where they do not."""
+    """The slope of the upper tail, and how fast slopes grow towards it; 0 where they do not."""
     inner = float((knots[OUTER] - knots[MIDDLE]) / (at[OUTER] - at[MIDDLE]))
     least = LEAST_SLOPE_OF_STEPS if at[-1] > GRADED * SCORES[-1] else LEAST_SLOPE
     outer = max(float((knots[-1] - knots[OUTER]) / (at[-1] - at[OUTER])), least * whole)

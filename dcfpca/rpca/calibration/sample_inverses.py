@@ -1,9 +1,9 @@
 """A⁻¹ of every sample, where A = I + Σ f_k f_kᵀ/ψ_k over the sample's trusted entries.
 
 Samples differ by the few entries that are not trusted. Without entry k, A⁻¹ grows by bbᵀ with b = A⁻¹f_k/√(ψ_k − h_k):
-so samples share the inverse of all entries, and each has a few vectors b of its own. Only samples with many gaps, for
-the width of A, or with gaps that the others leave hardly open, have a matrix of their own. With a few hundred features,
-a matrix each would take most of a run.
+so samples share the inverse of all entries, and each has a few vectors b of its own. Only samples with many gaps
+relative to the width of A, or with gaps that the others almost determine, have a matrix of their own. With a few
+hundred features, a matrix for each sample would take most of a run.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ CHUNK = 1 << 20  # numbers of the samples' own that are held at a time
 STRIP = 1 << 20  # … of products of factors
 VECTORS = 16  # directions for which a sample has a vector of its own, for one
 MOSTLY, THIN = 0.75, 0.25  # of a sample's entries; and of the features, as directions
-MATRIX_EACH = 128  # directions up to which memory is counted as if every sample had a matrix of its own
+MATRIX_EACH = 128  # with at most this many directions, memory is reckoned as if every sample had a matrix of its own
 SAFELY_FREE = 1e-6  # of ψ: where the others leave less open of an entry, taking it out of the inverse cancels digits
 LEAST_FREE = 1e-12  # of ψ: what the others leave open of an entry
 Places = NDArray[np.intp]
 
 
 def chunks(rows: int, width: int, columns: int) -> Iterator[slice]:
-    """Ranges of samples of which what is their own fits into memory."""
+    """Ranges of samples whose own parts fit into memory."""
     # Gaps, and features that determine one another, may give most samples a matrix of their own.
     held = width * (width if width <= MATRIX_EACH else width // 4)
     step = max(1, CHUNK // max(held, rows, 1))
@@ -104,8 +104,8 @@ def sample_inverses(F: FloatArray, own: FloatArray, trusted: NDArray[np.bool_]) 
 def _without(
     F: FloatArray, own: FloatArray, shared: FloatArray, trusted: NDArray[np.bool_]
 ) -> tuple[FloatArray, NDArray[np.bool_]]:
-    """B of samples that lack a few entries, A⁻¹Gᵀ(I − GA⁻¹Gᵀ)^(−½) with the rows f_k/√ψ_k of these as G; and of which
-    samples it has the digits of A⁻¹."""
+    """B of samples that lack a few entries, A⁻¹Gᵀ(I − GA⁻¹Gᵀ)^(−½) with the rows f_k/√ψ_k of these entries as G; and
+    for which samples B keeps the digits of A⁻¹."""
     out = np.sort(np.where(trusted, len(own), np.arange(len(own))), axis=1)
     out = out[:, : int(np.count_nonzero(~trusted, axis=1).max(initial=0))]
     G = np.concatenate([F / np.sqrt(own)[:, None], np.zeros((1, F.shape[1]))])[out]  # the last is that of no entry

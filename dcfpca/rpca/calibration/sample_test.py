@@ -1,11 +1,11 @@
-"""Whether a sample is odd as a whole: its distance from the others by the covariance, held against a null of its own.
+"""Whether a sample is odd as a whole: compares its distance from the others, by the covariance, with a null of its own.
 
 By the chain rule, the squared Mahalanobis distance of a sample is that of its trusted entries and, for every further
 one, the square of how many deviations it lies off. Here each of those counts at most CAP², so that one gross entry,
-which is listed by itself, does not make its sample odd, and many do. Wilson's and Hilferty's cube root makes normal
-numbers, nearly, of the distances of samples with any number of entries. Where those are centred, how far they spread
-and how heavy their tail is, is fitted to the pooled counts of all samples, beside a broad part for the odd ones. Those
-that a model was made from are judged by the model without them.
+which is listed by itself, does not make its sample odd, and many do. Wilson and Hilferty's cube root turns the
+distances of samples with any number of entries into nearly normal numbers. Their centre, spread and tail are fitted to
+the pooled counts of all samples, together with a broad part for the odd ones. Samples that a model was made from are
+judged by the model without them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from dcfpca.rpca.small_cells import Merging
 
 CAP = TRUSTED
 EDGES = np.arange(-20.0, 20.01, 0.25)
-"""Of the bins of oddness; beyond the last one odd samples are counted, but not told apart."""
+"""Of the bins of oddness; the last bin holds all samples that are odder still."""
 COUNTS = EDGES.size + 1
 LOWER, MIDDLE = 0.2, 0.5  # levels of the first guess: a fifth of odd samples moves them little
 LOCATION = np.linspace(-1.5, 1.0, 26)  # of the guess
@@ -58,8 +58,8 @@ OF_FEW_SAMPLES = Prior(0.4, 3.0, widened=True)
 """Where the covariance is of fewer samples than features, counts of several sites leave much open: without it, a tenth
 of ordinary samples was flagged (60 x 100 at three sites)."""
 BY_DIRECTIONS = Prior(2.0, 1.5, widened=True)
-"""Where samples are judged by a few directions: one that was missed spreads the distances of ordinary samples by any
-factor, skews them, and must not pass for odd samples."""
+"""Where samples are judged by a few directions: a missed direction spreads and skews the distances of ordinary samples
+by any factor, which must not make them look odd."""
 
 
 def oddness(model: ScoreModel, scores: FloatArray, found: Expectation, origin: Origin | None = None) -> FloatArray:
@@ -117,16 +117,16 @@ class SampleNull:
 
 
 def fit_sample_null(counts: FloatArray, merging: Merging, prior: Prior = BY_COVARIANCE) -> SampleNull:
-    """The null that is most probable by these pooled counts. Merged groups lie less far apart than the samples do,
-    which is made up for, and a tail is no lighter than so many samples can tell."""
+    """The most probable null by these pooled counts. It allows for merged groups, which lie less far apart than the
+    samples do, and its tail is no lighter than this many samples can show."""
     if not counts.any():
         return SampleNull(0.0, 1.0, float(FREEDOM[-1]))
     lower, middle = np.interp([LOWER, MIDDLE], np.cumsum(counts)[:-1] / counts.sum(), EDGES)
     guess = max((middle - lower) / -NormalDist().inv_cdf(LOWER), LEAST_SCALE)
-    # Merged counts of few samples may have a chance guess: what is typical is tried beside it.
+    # With merged counts of few samples the guess may be chance, so the typical value is tried as well.
     small, large = min(guess, TYPICAL_SCALE), max(guess, TYPICAL_SCALE)
     locations, scales = middle + large * LOCATION, np.geomspace(LESS * small, MORE * large, SCALES)
-    samples, share = float(counts.sum()), 1.0 if merging.least == 1 else 0.5  # that merged groups tell as much as
+    samples, share = float(counts.sum()), 1.0 if merging.least == 1 else 0.5  # of samples that merged groups are worth
     weight = _posterior(share * (counts if merging.least == 1 else _spread_out(counts)), locations, scales, prior)
     by_location, by_scale, by_freedom = (weight.sum(axis=tuple({0, 1, 2, 3} - {axis})) for axis in range(3))
     (location, apart), (size, open_size) = _moments(by_location, locations), _moments(by_scale, np.log(scales))
@@ -156,8 +156,8 @@ def _posterior(counts: FloatArray, locations: FloatArray, scales: FloatArray, pr
 
 
 def _spread_out(counts: FloatArray) -> FloatArray:
-    """Merged counts, half of each group evenly over the bins up to the next: groups that happen to lie in one bin would
-    pass for samples that are alike."""
+    """Merged counts with half of each group spread evenly over the bins up to the next: groups that happen to share a
+    bin would otherwise look like samples that are alike."""
     filled = np.flatnonzero(counts)
     ends = np.concatenate([[filled[0]], filled + 0.5, [filled[-1] + 1]])
     upto = np.cumsum(counts)[filled]
@@ -180,6 +180,6 @@ def _log_likelihood(locations: FloatArray, scales: FloatArray, counts: FloatArra
     last = np.maximum((EDGES[-1] + BEYOND - locations[:, None, None]) / scales[:, None], TO + 1.0)
     near, far = (np.clip((standing - low) / (high - low), 0.0, 1.0) for low, high in ((FROM, TO), (TO, last)))
     odd = np.diff(NEAR * near + (1.0 - NEAR) * far, axis=2)[:, :, None, :]
-    # One share of odd samples at a time: the shares of bins under all of them take hundreds of megabytes.
+    # One share of odd samples at a time: all of them together would take hundreds of megabytes.
     likely = [np.log(np.maximum((1.0 - share) * ordinary + share * odd, 1e-15)) @ counts for share in ODD]
     return np.stack(likely, axis=3)

@@ -41,11 +41,11 @@ class Shape(ClosingStage):
         self._least = least
 
     def answer(self, site: StagedSite, asked: Consensus) -> TensorMessage:
-        """How far every feature's values lie above and below its median."""
+        """Counts of how far every feature's values lie above and below its median."""
         plan, total = ClosingPlan.of(asked.broadcast), np.zeros((self.up.rows, self.up.columns))
         for cut in blocks(site.view.own):
             M = site.view.whole.read(*cut)
-            # Features half of whose entries are equal say nothing of who is odd, and are not cut short by it.
+            # Features with half of their entries equal cannot show which samples are odd, and are not cut short by it.
             counted = plan.calm(M) | (plan.one_value > HALF)[:, None]
             off = np.where(counted, M - plan.median[:, None], np.nan)
             above = off > AT_MEDIAN * plan.spread[:, None]
@@ -64,7 +64,7 @@ class Shape(ClosingStage):
         plan = ClosingPlan.of(consensus.broadcast)
         above, below = np.split(np.rint(total.sums.tensor), 2, axis=1)
         sites = total.contributors
-        # Of calm samples alone: with the number of all, the levels of merged groups would lie too far out.
+        # Calm samples alone: with the number of all samples, the levels of merged groups would lie too far out.
         counted = float(np.median((above + below).sum(axis=1)))
         merging = Merging(max(counted, 1.0) / sites, sites, self._least)
         shape = shape_from_counts(above, below, plan.median, plan.spread, plan.few, merging)

@@ -37,7 +37,7 @@ class LocalProblem(Protocol):
         ...
 
     def fit(self, U: FloatArray, penalties: Penalties) -> GradientSums:
-        """Fit V (and with it S) to this U, and the sums that follow; LinAlgError where U is beyond all bounds."""
+        """Fit V, and with it S, to this U and return the sums that follow; LinAlgError if U is too large to invert."""
         ...
 
 
@@ -84,7 +84,7 @@ def _local_iterations(
 def scale_of(columns: Columns) -> float:
     """A robust deviation of the observed entries, from a sample that is the same every time."""
     rows, count = columns.shape
-    stride = max(1, rows * count // SCALE_SAMPLE) | 1  # odd, so that it does not walk along a row of a block
+    stride = max(1, rows * count // SCALE_SAMPLE) | 1  # odd, so that the sample does not run along a row of a block
     sizes = np.concatenate([_sizes(columns, start, stop)[::stride] for start, stop in blocks(columns)])
     middle = NORMAL_MEDIAN * float(np.median(sizes)) if sizes.size else 0.0
     if middle > 0.0 or not sizes.any():
@@ -125,7 +125,7 @@ class GradientFit:
 
     def fit(self, U: FloatArray, penalties: Penalties) -> GradientSums:
         """Fit V (and with it S) to this U; one pass over the data. LinAlgError where U is beyond all bounds."""
-        # An overflow is not an error here but the news that the run diverges, which the answer passes on.
+        # An overflow is not an error here: it shows that the run diverges, and the answer says so.
         with np.errstate(over="ignore", invalid="ignore"):
             slope = self._slope(LeftFactor.of(U, penalties))
             return GradientSums(slope, packed(self._V, 1.0))

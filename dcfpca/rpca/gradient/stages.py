@@ -60,7 +60,7 @@ class GradientSolver:
         return self.settings.local_iterations
 
     def step_flops(self, columns: int) -> float:
-        """An iteration fits V from the residual and forms the slope from a second one; each further alternation adds a
+        """An iteration fits V from one residual and forms the slope from a second; each further alternation adds a
         residual and a product."""
         products = 4 + 2 * (max(self.settings.inner_steps, 1) - 1)
         return 2.0 * self.rows * self.width * columns * self.settings.local_iterations * products
@@ -124,7 +124,7 @@ class GradientOpening(QuietStage):
 
 
 class GradientRounds(Stage):
-    """The rounds that fit. The run is over when they are, unless a stage around this one goes on."""
+    """The rounds of the fit. The run ends with them, unless a stage around this one continues."""
 
     def __init__(self, solver: GradientSolver) -> None:
         rows, width = solver.rows, solver.width
@@ -146,7 +146,7 @@ class GradientRounds(Stage):
         return exact
 
     def advance(self, consensus: Consensus, total: Total) -> Consensus:
-        """The mean of the sites' U_i, and whether it has come to rest."""
+        """The mean of the sites' U_i, and whether it has converged."""
         share, diverged = total.sums.scalars[:2]
         weight = share if self._solver.settings.weights == "columns" else float(total.contributors)
         U = total.sums.tensor / weight
@@ -188,7 +188,7 @@ class GradientRounds(Stage):
             return implausible_columns(plan.columns, None, precision)
         earlier = GradientPlan.of(before.broadcast)
         if plan.number - earlier.number != announced.round - before.round:
-            return "the rounds of the fit are not counted on from the round before"
+            return "the rounds of the fit do not count on from the round before"
         fixed = (plan.lambda_, plan.rho, plan.learning_rate)
         if fixed != (earlier.lambda_, earlier.rho, earlier.learning_rate):
             return "a penalty or the learning rate is not that of the round before"

@@ -1,5 +1,5 @@
-"""The loops of a local pass, compiled where numba is installed (the extra `fast`), else in numpy; and how they are
-loaded before they are needed, so that no round waits for a compiler."""
+"""The loops of a local pass, compiled where numba is installed (the extra `fast`), else in numpy. They are loaded
+before they are needed, so that no round waits for a compiler."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dcfpca.rpca.kernels import elementwise_loops, numpy_loops
 from dcfpca.rpca.kernels.numpy_loops import Directions
 from dcfpca.rpca.method import FloatArray, WorkArray
 
-THIN_WIDTH = 6  # up to so many directions, passes that never form L are faster than matrix products
+THIN_WIDTH = 6  # up to this many directions, passes that never form L are faster than matrix products
 PRECISIONS = (np.float32, np.float64)
 AWAITED_WIDTHS: set[int] = set()
 """Numbers of directions whose own loops are being compiled; see `await_thin_loops`."""
@@ -39,7 +39,7 @@ def compiler() -> Callable[[Loop, frozenset[str]], Loop] | None:
         fastmath = set(freedoms)
         try:
             return numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=fastmath)(loop)
-        except RuntimeError:  # nowhere to keep the compiled code, as in a read-only image
+        except RuntimeError:  # no place to keep the compiled code, as in a read-only image
             return numba.njit(nogil=True, error_model="numpy", fastmath=fastmath)(loop)
 
     return compile_one
@@ -98,8 +98,8 @@ def load_loops(widths: Iterable[int] = ()) -> None:
 
 
 def await_thin_loops(widths: Iterable[int]) -> None:
-    """Until `load_thin_loops` has those of a width, passes over so many directions are matrix products, as wider ones
-    are, and none waits for a compiler."""
+    """Until `load_thin_loops` has the loops of a width, passes over that many directions are matrix products, as wider
+    ones are, and none waits for a compiler."""
     AWAITED_WIDTHS.update(width for width in widths if width not in _loaded)
 
 

@@ -1,9 +1,9 @@
 """The elementwise and sparse parts of a local pass as plain loops. `compiled_loops` compiles them.
 
-Each has a numpy twin in `numpy_loops`, which says the same in a line or two and serves where there is no compiler.
-Selects instead of branches in the inner loops let the compiler make vector code of them; NaN fails every comparison,
-so that a missing entry has no influence. M may have more columns than L; the surplus is ignored. M is in double
-precision even where L is in single; an outlier beyond float32 becomes Inf there, which has no influence either.
+Each has a numpy twin in `numpy_loops`, which states the same in a line or two and serves where there is no compiler.
+Selects instead of branches in the inner loops let the compiler make vector code of them; NaN fails every comparison, so
+that a missing entry has no influence. M may have more columns than L; the surplus is ignored. M is in double precision
+even where L is in single; an outlier beyond float32 becomes Inf there, which has no influence either.
 """
 
 from __future__ import annotations

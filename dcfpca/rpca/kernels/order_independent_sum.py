@@ -12,7 +12,7 @@ STRETCH = 32_768  # numbers that stay in cache through the steps of an addition;
 class OrderIndependentSum:
     """A float64 vector that accumulates the rounding error of each addition beside it (Knuth's two-sum).
 
-    The order of arrival then affects, if anything, the thirty-second digit, which the sum does not have.
+    The order of arrival then affects the thirty-second digit at most, and the sum has only sixteen.
     """
 
     def __init__(self, size: int) -> None:
@@ -22,7 +22,7 @@ class OrderIndependentSum:
     def add(self, piece: FloatArray, start: int = 0) -> None:
         """Add these numbers from this place on, in stretches that stay in cache."""
         room = np.empty((3, min(piece.size, STRETCH)))
-        with np.errstate(invalid="ignore", over="ignore"):  # an update that is not finite is the reader's affair
+        with np.errstate(invalid="ignore", over="ignore"):  # an update that is not finite is for the reader to handle
             for first in range(0, piece.size, STRETCH):
                 more = piece[first : first + STRETCH]
                 cut = slice(start + first, start + first + more.size)
@@ -42,5 +42,5 @@ class OrderIndependentSum:
             total: FloatArray = self._sum + self._rest
         if np.isfinite(total).all():
             return total
-        # Once Inf or NaN is in, the sum says so by itself; the rest would only blur it.
+        # Once it contains Inf or NaN, the sum shows that by itself; the compensation would only blur it.
         return np.where(np.isfinite(self._sum), total, self._sum)

@@ -1,9 +1,9 @@
 """A pass over M for few directions in explicit vector instructions. Needs numba: `compiled_loops` checks first.
 
-A compiler makes vectors of plain loops only along a row, so that coefficients and sums go through memory for every
-entry, and it does not know that the next rows of a block lie far off in memory. Here a strip of one cache line of
-columns is worked on for a few rows at a time: its coefficients and sums stay in registers, while the same strip of the
-next rows is fetched. The numpy twin of `influence_pass` in `numpy_loops` states the result.
+A compiler vectorizes plain loops only along a row, so that coefficients and sums go through memory for every entry. Nor
+does it know that the next rows of a block lie far apart in memory. Here a strip of one cache line of columns is worked
+on for a few rows at a time: its coefficients and sums stay in registers, while the same strip of the next rows is
+fetched. The numpy twin of `influence_pass` in `numpy_loops` states the result.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Which shared directions a site's columns move along, and whether the shared model serves the site at all.
 
-Both are told as sums over sites only: a projector, whose sum has for every direction how many sites carry it, and a
+Both are known only as sums over sites: a projector, whose sum gives for every direction how many sites carry it, and a
 vote. A site adds at most one to either.
 """
 
@@ -18,7 +18,7 @@ from dcfpca.rpca.refinement.closing_plan import ClosingPlan
 
 MOVES = 2.0  # noises, as a variance: less is no movement
 FEWEST_COLUMNS = 10
-WEAK_RIDGE = 1e-6  # of a direction's ridge: what others made of the direction must not hold this site's columns still
+WEAK_RIDGE = 1e-6  # of a direction's ridge: other sites must not be able to hold this site's columns still
 FAILS = 2.0  # times the error of a model of the site's own
 FEWEST_HIDDEN = 30
 CAP, NEAR = 3.0, 5.0  # as in stage `validate`, in the site's own deviations
@@ -42,8 +42,8 @@ def carried(plan: ClosingPlan, M: FloatArray) -> FloatArray:
 
 
 def error_ratio(plan: ClosingPlan, M: FloatArray, hidden: NDArray[np.bool_]) -> float:
-    """The error of hidden entries as the shared model predicts them, over that of a model of the site's own that does
-    not know them either; 0 where the site has too few columns for one."""
+    """The error of the shared model in predicting hidden entries, over that of a model of the site's own that does not
+    know them either; 0 if the site has too few columns for one."""
     assert plan.calibration is not None
     shown = np.where(hidden, np.nan, M)
     middle, deviation = margins(shown)

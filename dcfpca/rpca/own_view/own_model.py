@@ -1,10 +1,10 @@
 """A site's own model of its normal scores: the shared one, except where the site's own columns clearly differ from it.
 
 The covariance of a site's own columns is estimated as the shared one is, by EM with distrusted entries as expected,
-over the calmest of them. A direction in which the shared covariance has clearly more variance than the site's columns
-gets theirs: so nobody can hide a pattern from a site by sending a direction that its columns do not move along. One
-that the site's columns alone move along keeps its variance, though it is not in what all share. Elsewhere the shared
-covariance stays as it is, because it rests on more columns.
+over the calmest of them. Where the shared covariance has clearly more variance along a direction than the site's
+columns have, the site's variance replaces it. So nobody can hide a pattern from a site by sending a direction along
+which its columns do not move. A direction along which only the site's columns move keeps its variance, although the
+shared model does not have it. Elsewhere the shared covariance stays, because it rests on more columns.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from dcfpca.rpca.calibration.expectation import (
 from dcfpca.rpca.method import FloatArray
 from dcfpca.rpca.thresholds import NORMAL_MEDIAN
 
-CALMEST = 0.85  # of a site's columns: a pattern that fewer than the rest have is not learned
+CALMEST = 0.85  # of a site's columns: a pattern that only the remaining columns have is not learned
 STEPS = 3
 SURE = 4.0  # standard errors by which a figure of the site is off before it is taken for its own
 EFFICIENCY = 0.6  # of a variance from the calmest columns
@@ -48,7 +48,8 @@ def own_model(shared: ScoreModel, scores: FloatArray) -> ScoreModel:
     if directions == 0:
         return replace(shared, centre=shared.centre + offset)
     alone = model_alone(scores, shared.few)
-    # All centres or none: the chance of own ones goes along the directions, and some alone would break relations.
+    # All centres or none: chance moves the site's own centres along the directions, and replacing only some would break
+    # relations.
     centre = alone.centre if offset.any() and directions == len(scores) else shared.centre + offset
     covariance = _adapted(covariance_of(alone), covariance_of(shared), directions, scores.shape[1])
     return _from_covariance(centre, covariance, shared.few)
@@ -63,7 +64,7 @@ def _own_offset(shared: ScoreModel, scores: FloatArray) -> FloatArray:
 
 
 def model_alone(scores: FloatArray, few: NDArray[np.bool_]) -> ScoreModel:
-    """The model that these columns give by themselves. Features of few values are in it as if independent."""
+    """The model from these columns alone; it treats features of few values as independent."""
     middle, deviation = _score_margins(scores, few)
     X = np.where(few[:, None], np.nan, (scores - middle[:, None]) / deviation[:, None])
     start = correlation_of(wrapped_sums(X))
@@ -99,7 +100,7 @@ def covariance_of(model: ScoreModel) -> FloatArray:
 
 
 def _calmest(model: ScoreModel, X: FloatArray) -> NDArray[np.intp]:
-    """The places of the columns whose entries agree best with one another."""
+    """The places of the most coherent columns: their entries agree best with one another."""
     sizes = np.minimum(expect(model, X).z(X) ** 2, MOST_SIZE)
     size = np.nanmean(np.where(np.isnan(sizes).all(axis=0), 0.0, sizes), axis=0)
     return np.sort(np.argsort(size, kind="stable")[: int(np.ceil(CALMEST * X.shape[1]))])

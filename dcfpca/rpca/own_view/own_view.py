@@ -1,8 +1,8 @@
-"""The own view of a site, which decides what is unusual even there.
+"""The own view of a site, which decides what is unusual at this site.
 
 It has the form of the shared plan, so that both judge by the same rules. Margins, covariance, units and null are the
-shared ones, except where the site's own columns clearly contradict them: pooled figures rest on more columns, and a
-site that trusted its own chance variation would flag its own samples for it. Nothing of it leaves the site.
+shared ones, except where the site's own columns clearly contradict them. Pooled figures rest on more columns, and a
+site that trusted its own chance variation would flag its own samples because of it. Nothing of it leaves the site.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def sample_of(hidden: HiddenColumns) -> tuple[FloatArray, NDArray[np.bool_]]:
 
 def columns_sample(columns: Columns) -> FloatArray:
     """All columns, or evenly spaced ones where they are many."""
-    # Copies: a view would keep in memory the block that it is of, and with all blocks the whole matrix.
+    # Copies: a view would keep its whole block in memory, and all views together the whole matrix.
     return np.concatenate([np.array(columns.read(*cut)[:, take]) for cut, take in _taken(columns)], axis=1)
 
 
@@ -72,7 +72,7 @@ def own_plan(plan: ClosingPlan, M: FloatArray, local: float) -> ClosingPlan:
     known = replace(known, reach=np.where(varied, 1.0, known.reach), few=few.astype(np.float64))
     known = replace(known, knots=own_knots(known, M, few, varied))
     scores = known.shape.forward(M)
-    # Where others make a feature look like a few values, what all share does not relate it to any other.
+    # Where other sites give a feature only a few values, the shared model does not relate it to any other.
     model = model_alone(scores, few) if varied.any() else own_model(known.model, scores)
     found = replace(known, mean=model.centre, factor=model.factor, own=model.own)
     z = expect_entries(replace(plan, calibration=found), M, M).z
@@ -203,7 +203,7 @@ def _own_skew(z: FloatArray, above: FloatArray, below: FloatArray, few: NDArray[
 
 
 def _own_factor(sizes: FloatArray, least: float, few: NDArray[np.bool_]) -> FloatArray:
-    """By which factor each row of sizes is larger than normal ones, as far as that is beyond chance and `least`."""
+    """The factor by which each row of sizes is larger than normal ones, as far as it exceeds chance and `least`."""
     entries, off = np.count_nonzero(~np.isnan(sizes), axis=1), _own_size(sizes, few)
     chance = np.maximum(least, SURE / np.sqrt(np.maximum(entries, 1)))
     return np.asarray(np.exp(off * beyond_chance(np.abs(off), chance)))
@@ -218,8 +218,8 @@ def _own_size(sizes: FloatArray, few: NDArray[np.bool_]) -> FloatArray:
 
 
 def beyond_chance(found: FloatArray | float, chance: FloatArray | float) -> FloatArray:
-    """How much of a difference is the site's own: nothing of what chance makes, all from twice that on, so that nothing
-    jumps between the two."""
+    """The share of a difference that counts as the site's own: nothing up to what chance explains, everything from
+    twice that on, and linearly in between."""
     return np.asarray(np.clip(np.minimum(found, 2.0 * np.asarray(chance)) / chance - 1.0, 0.0, 1.0))
 
 

@@ -1,7 +1,8 @@
 """How a site's features differ from those of all sites: another unit, another code, or columns in another order.
 
-From medians and spreads that every run with closing rounds has; computed at the site, and told to nobody else. A site
-whose unit differs throughout has its own centre and scale in its own view, so that nothing would be flagged.
+It uses the medians and spreads that every run with closing rounds has, is computed at the site, and goes to nobody
+else. A site with another unit throughout has its own centre and scale in its own view, so that nothing would be
+flagged.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ class Profile:
 
 
 def shift_notes(shared: Profile, M: FloatArray, names: Sequence[str] = ()) -> tuple[str, ...]:
-    """A sentence for each feature of these columns (m × n) that differs; one alone where their order is mixed up."""
+    """A sentence for each feature of these columns (m × n) that differs; a single one where their order is mixed up."""
     if (order := mixed_order(shared, M)) is not None:
         moved = np.flatnonzero(order != np.arange(len(order)))[:3]
         pairs = [f"{feature_name(row, names)} looks like {feature_name(order[row], names)}" for row in moved]
@@ -75,12 +76,12 @@ def shift_notes(shared: Profile, M: FloatArray, names: Sequence[str] = ()) -> tu
 
 
 def mixed_order(shared: Profile, M: FloatArray) -> NDArray[np.intp] | None:
-    """For each feature the one whose profile it fits, if most fit that of another far better; else None."""
+    """For each feature the one whose profile it fits, if most features fit another's profile far better; else None."""
     shared, M = shared.first(MOST_MATCHED), M[:MOST_MATCHED]
     middle, width = margins(M)
     known = (np.count_nonzero(~np.isnan(M), axis=1) >= FEWEST) & ~np.isnan(shared.spread)
     own = np.where(known, np.minimum(_distance(middle, width, shared), FAR_OFF), 0.0)  # unknown ones stay in place
-    # Where most fit their own profile, so few can fit another far better.
+    # If most fit their own profile, too few can fit another far better.
     if not known.any() or np.mean(own[known] > FAR_MEDIAN) <= MIXED or few_values(M).mean() > MIXED:
         return None
     off = np.minimum(_distance(middle[:, None], width[:, None], shared), FAR_OFF)
@@ -97,7 +98,7 @@ def _distance(middle: FloatArray, width: FloatArray, shared: Profile) -> FloatAr
 
 
 def _suspected(shared: Profile, M: FloatArray) -> NDArray[np.intp]:
-    """The features that may differ, found for all at once; a value that most entries have is their median."""
+    """The features that may differ, found for all at once; if most entries have one value, it is the median."""
     middle, width = margins(M)
     off, ratio = np.abs(middle - shared.median) / shared.spread, width / shared.spread
     entries = np.maximum(np.count_nonzero(~np.isnan(M), axis=1), 1)
@@ -134,8 +135,8 @@ def _note(shared: Profile, M: FloatArray, row: int) -> tuple[int, str] | None:
 
 
 def _unit(middle: float, centre: float, ratio: float) -> str:
-    """The unit that explains it, where median and spread differ by like factors. This site is one of all: with few
-    others it has moved their median by some per cent, and their spread by more."""
+    """The unit that explains it, where median and spread differ by like factors. This site is one of all: among few
+    sites it has itself moved the common median by a few per cent, and the spread by more."""
     times = middle / centre if centre else 0.0
     if times <= 0.0 or not LIKE[0] <= np.log(ratio) / (np.log(times) or np.inf) <= LIKE[1]:
         return "."

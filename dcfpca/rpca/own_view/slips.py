@@ -3,9 +3,9 @@
 An entry that lies moderately off is no proof of an error. But if its tenth is just what the others predict, and the
 same is true of a dozen other entries of this site, then a dozen decimal points are wrong here. So a site estimates from
 its own entries how often each kind of slip happens (`slip_shares`), as a mixture with ordinary entries and with those
-that are wrong in any other way. A kind counts only where the site's entries give clear evidence for it: where nobody
-makes slips, none is seen. Then an entry is flagged where slips are far likelier than chance (`slipped`). Nothing of
-this leaves the site.
+that are wrong in any other way. A kind counts only if the site's entries give clear evidence of it: where nobody makes
+slips, none is found. Then an entry is flagged where slips are far likelier than chance (`slipped`). Nothing of this
+leaves the site.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ UNITS = {
 }  # fmt: skip
 """Found = factor · meant + offset."""
 KINDS = np.array([(factor, 0.0) for factor in SHIFTS] + list(UNITS.values()) + [(-1.0, 0.0)])
-DOUBTFUL = 2.0  # deviations: an entry that is nearer to what is expected needs no slip to explain it
+DOUBTFUL = 2.0  # deviations: an entry nearer to what is expected needs no slip to explain it
 DIFFERENT = 0.5  # spreads: a slip that moves a value by less is none that matters
 EVIDENCE = 8.0  # a logarithm: of sites without slips, 1 in 1000 has as much for a kind by chance
 HABIT = 2.5  # slips of a kind: with fewer, two values of a long tail might look alike
-NONE = 100.0  # entries without a slip that speak for none before any is seen, and a tenth as many samples
-STEPS = 40  # of the estimation of shares, which is settled long before
+NONE = 100.0  # entries without a slip assumed before any is seen, and a tenth as many samples
+STEPS = 40  # of the estimation of shares, which converges long before
 MOST_EXCHANGED = 12  # doubtful entries of a sample, the furthest off, of which any two may be exchanged
 FURTHEST = 1e100  # of a size
 LARGEST = 50.0  # of a logarithm of odds
@@ -94,7 +94,7 @@ class _Pairs:
 
 
 class _Judge:
-    """How likely values are in the place of entries of these columns, given what the others say of them."""
+    """How likely values are in place of entries of these columns, given what the other entries predict."""
 
     def __init__(self, known: Calibration, samples: float, M: FloatArray, found: Expected, units: FloatArray) -> None:
         self.known, self.samples, self.M, self.found = known, samples, M, found
@@ -117,8 +117,8 @@ class _Judge:
         return _Doubtful(rows, columns, _odds(found), _odds(others))
 
     def pairs(self, found: _Doubtful) -> _Pairs:
-        """Doubtful entries of one sample that fit each other's features better than their own. Features of steps are
-        left out: many of their values are equal, and an exchange of such is no sign of anything."""
+        """Doubtful entries of one sample that fit each other's features better than their own. Features of few values
+        are left out: many of their values are equal, so an exchange would show nothing."""
         first, second = self._candidates(found)
         rows, columns = (found.rows[first], found.rows[second]), found.columns[first]
         own = [self.M[row, columns] for row in rows]
@@ -175,7 +175,7 @@ class _Judge:
         return self._log_student(z / np.where(z > 0.0, self.known.above[rows], self.known.below[rows]))
 
     def _log_student(self, z: FloatArray) -> FloatArray:
-        # Beyond what can be squared, one size is as unlikely as another.
+        # Beyond sizes that can be squared, all sizes are equally unlikely.
         freedom, t = self.known.freedom, np.clip(z / self.known.unit, -FURTHEST, FURTHEST)
         peak = scipy.special.gammaln(0.5 * (freedom + 1.0)) - scipy.special.gammaln(0.5 * freedom)
         peak -= 0.5 * np.log(np.pi * freedom) + np.log(self.known.unit)

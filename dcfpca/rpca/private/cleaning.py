@@ -11,11 +11,11 @@ E − L₁ but no less than s/2 and no more than s, and ψ the influence functio
 
 While there is no U yet, Y = ψ(D) under a threshold of 3s.
 
-Whatever is done to a column depends on that column and on what was broadcast, never on another column: no scale, median
-or warm start is shared. Coefficients and cleaned entries are rounded to whole numbers, all products of whole numbers
-are exact, and everything else goes entry by entry, so that no bit of a column's result changes with the columns beside
-it. Sensitivity then follows from the length alone. As |E| ≤ 3s and |ψ| ≤ 3t ≤ 3s entry by entry, a column of m rows
-has |a₁| ≤ 3s√m, |a₂| ≤ |Y₁| ≤ 9s√m and |Y| ≤ 15s√m, which is what the bits of whole numbers rest on.
+What happens to a column depends on that column and on the broadcast, never on another column: no scale, median or warm
+start is shared. Coefficients and cleaned entries are rounded to whole numbers, all products of whole numbers are exact,
+and everything else goes entry by entry, so that no bit of a column's result changes with the columns beside it.
+Sensitivity then follows from the length alone. As |E| ≤ 3s and |ψ| ≤ 3t ≤ 3s entry by entry, a column of m rows has
+|a₁| ≤ 3s√m, |a₂| ≤ |Y₁| ≤ 9s√m and |Y| ≤ 15s√m, which is what the bits of whole numbers rest on.
 """
 
 from __future__ import annotations

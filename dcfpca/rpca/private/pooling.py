@@ -1,14 +1,15 @@
-"""What follows from the noisy sums of several rounds together: a subspace, its strengths, its rank and its error.
+"""Derives a subspace, its strengths, its rank and its error from the noisy sums of several rounds together.
 
 The sums G_t = C U_t + noise, divided by the deviation of their noise, stand side by side in one m × P matrix W with
 independent noise of deviation one. Its leading left singular vectors are those of C as all rounds together tell them.
 (Solving C [U_1 … U_T] ≈ [G_1 … G_T] first is no better with two rounds and fails with more: U_2, U_3, … are nearly the
-same, and the inverse amplifies the noise of their differences.) Post-processing: it spends nothing.
+same, and the inverse amplifies the noise of their differences.) This is post-processing and spends no privacy budget.
 
-The deviation of the noise is public, and so are the noisy sums and the noisy count. `PooledSums.sines` says from them
-how far noise and chance turn a direction of a given strength, and one that has little gap to those not kept. `COVERAGE`
-makes of it a bound that holds for more than nine directions of ten in random problems with strengths spread over a
-factor of five (`tests/unit/rpca/private/test_errors.py`). What cleaning changes is not in it.
+The deviation of the noise is public, and so are the noisy sums and the noisy count. From them `PooledSums.sines`
+computes how far noise and chance turn a direction of a given strength, also one with little gap to the directions that
+are not kept. `COVERAGE` turns this into a bound that holds for more than nine directions of ten in random problems with
+strengths spread over a factor of five (`tests/unit/rpca/private/test_errors.py`). The bound does not cover what
+cleaning changes.
 """
 
 from __future__ import annotations
@@ -113,7 +114,7 @@ def stated_errors(sines: FloatArray) -> FloatArray:
 
 
 def direction_notes(errors: FloatArray) -> tuple[str, ...]:
-    """One sentence on every direction, and on what they rest."""
+    """One sentence about every direction and what its bound rests on."""
     if not errors.size:
         return ()
     said = [

@@ -16,9 +16,9 @@ import numpy as np
 from dcfpca.rpca.private.pooling import sines_of_spikes
 
 OPENING_SHARE = 0.05
-"""Share of ρ for the opening: a count and a histogram of lengths need little."""
+"""Share of ρ for the opening: a count and a histogram of lengths need only a little."""
 ROUNDING = 2.0**-10
-"""Relative allowance for rounding, to floating point within a sum and to the grid; sites keep to it, see `grid`."""
+"""Relative allowance for rounding, to floating point within a sum and to the grid; sites stay within it, see `grid`."""
 WIDE, WIDE_PER_RANK = 50, 10
 NARROW_PER_RANK = 2
 """With only the directions wanted, sin θ is the same where a gap follows them, and two to three times as large where

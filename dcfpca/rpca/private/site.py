@@ -1,8 +1,8 @@
 """What the aggregator broadcasts in a private run, and a participant's side of it.
 
-A site keeps nothing between rounds but the scale of each column, which follows from that column alone: every answer is
-a function of the columns and the broadcast. Its answers are exact; the service adds the noise before anything is saved
-or sent.
+Between rounds a site keeps only the scale of each column, which follows from that column alone: every answer is a
+function of the columns and the broadcast. Answers are exact; the service adds the noise before anything is saved or
+sent.
 """
 
 from __future__ import annotations

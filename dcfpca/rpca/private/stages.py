@@ -169,8 +169,8 @@ class PrivateRounds(Stage):
             errors=errors,
         )
         progress = Progress(plan.error, rank, float("nan"), float("nan"), plan.values[:rank])
-        # Columns are first cleaned without any L, which turns the sum by more than its noise does where they are many.
-        # It serves to find the next U, and is not pooled with the sums after it.
+        # Columns are first cleaned without any L, which turns the sum further than its noise does where columns are
+        # many. This sum only serves to find the next U and is not pooled with later ones.
         kept = PooledSums.nothing(solver.rows) if self.name == SKETCH else pooled
         memory = {} if over else kept.memory(done)
         outcome = Outcome.COMPLETED if over else None

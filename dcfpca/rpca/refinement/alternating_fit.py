@@ -1,14 +1,15 @@
 """The two half-steps of a refinement round, both pure: coefficients of columns at the sites, and the subspace, centre
 and scales that follow from their sums at the aggregator.
 
-Each column minimizes   Σ_k σ_k² ρ((x_k − c_k − u_kᵀv)/σ_k) + ½ vᵀ diag(ridge) v   over its observed entries, with
-Tukey's biweight ρ. The ridge is the noise along a direction over the variance of the coefficients in it, so that a
-direction which few or noisy entries speak of stays near the centre instead of following them.
+Each column minimizes Σ_k σ_k² ρ((x_k − c_k − u_kᵀv)/σ_k) + ½ vᵀ diag(ridge) v over its observed entries, with Tukey's
+biweight ρ. The ridge is the noise along a direction over the variance of the coefficients in it, so that a direction
+supported by few or noisy entries stays near the centre instead of following them.
 
 With the sites' coefficients V fitted to (U, c, σ), the objective's gradient in row k of U is −Σ_j ψ_kj v_j, and its
-curvature about w̄_k VᵀV, where w̄_k is the row's mean weight. So one step is U + diag(1/w̄) ΨV (VᵀV)⁻¹: Newton's step for
-weights that do not depend on V, as those of scattered errors do not. The centre moves by ΣΨ/ΣW likewise; where a third
-of a feature's entries lies to one side, by the median residual, which of all estimates of a location is biased least.
+curvature about w̄_k VᵀV, where w̄_k is the row's mean weight. So one step is U + diag(1/w̄) ΨV (VᵀV)⁻¹: Newton's step
+for weights that do not depend on V, as those of scattered errors do not. The centre moves by ΣΨ/ΣW likewise; if a third
+of a feature's entries lies to one side, it moves by the median residual, which is the least biased estimate of a
+location.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ WEIGHTED_STEPS = 4
 PLAIN_STEPS = 8  # steps with the weights' upper bound in place of the weights, where directions are many
 DOUBLE_STEPS = 2  # of them in double precision; those before are far above the rounding of single
 START_STEPS = 10
-LOCKED = 0.5  # of a column's observed entries: without weight, it is locked
-AS_GOOD = 1e-6  # relatively: which of two like minima is lower must not be decided by rounding
+LOCKED = 0.5  # of a column's observed entries: if these have no weight, the column is locked
+AS_GOOD = 1e-6  # relative: rounding must not decide which of two nearly equal minima is lower
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,7 +62,7 @@ def fit_columns(model: ColumnModel, M: FloatArray, start: FloatArray | None) -> 
 
 
 def fit_freely(model: ColumnModel, M: FloatArray) -> FloatArray:
-    """Coefficients from the data alone, with columns that contradict them in most entries fitted again from a robust
+    """Coefficients from the data alone. Columns that contradict them in most entries are fitted again from a robust
     projection: entries far off on features with leverage carry a Huber fit away, and then nothing near the truth has
     any weight."""
     V, X = fit_columns(model, M, None), np.subtract(M, model.centre[:, None], order="C")
@@ -161,7 +162,7 @@ def _plain_steps(model: ColumnModel, X: FloatArray, V: FloatArray, kind: str, st
     return V
 
 
-LEAST_WEIGHT = 0.1  # a row whose entries hardly weigh must not be thrown far by the few that do
+LEAST_WEIGHT = 0.1  # a row whose entries have hardly any weight must not be moved far by the few that have
 FEW_OUT, MANY_OUT = 0.8, 0.7  # mean weights of a row; of normal noise it is 0.92, with a tenth of errors 0.82
 LEAST_VARIANCE = 1e-10  # of the largest: a direction without coefficients is left where it is
 NO_VARIANCE = 1e-24  # of the squared noise: coefficients this small are zero but for rounding
@@ -211,14 +212,14 @@ def row_step(now: Subspace, sums: RoundSums, noise: FloatArray) -> tuple[Subspac
 
 
 def carried_directions(subspace: Subspace, noise: FloatArray) -> int:
-    """The number of directions whose coefficients vary at all; no rank above it can predict anything."""
+    """The number of directions whose coefficients vary at all; a rank above it predicts nothing more."""
     return int(np.count_nonzero(subspace.variance > NO_VARIANCE * float(noise @ noise)))
 
 
 def _newton_step(covariance: FloatArray, slope: FloatArray, least: float) -> FloatArray:
     """slope · covariance⁻¹, with a floor under the weak directions; no step where the coefficients have no variance.
 
-    Features that are nearly always one value leave all coefficients at zero, and nothing to divide by.
+    Features that nearly always have one value leave all coefficients at zero and nothing to divide by.
     """
     size = float(np.trace(covariance))
     if not size > least:
@@ -252,5 +253,5 @@ def ridge_of(subspace: Subspace, noise: FloatArray) -> FloatArray:
 
 
 def leverage_of(subspace: Subspace, ridge: FloatArray) -> FloatArray:
-    """How far each feature's own entry decides its fitted value: 0 not at all, 1 alone."""
+    """How far each feature's own entry decides its fitted value, from 0 (not at all) to 1 (alone)."""
     return np.asarray(subspace.U**2 @ (1.0 / (1.0 + ridge)))

@@ -1,9 +1,10 @@
 """The closing stages after a fit (docs/solver.md), and the fit as it is watched until they begin.
 
 The method fits while a few entries are hidden. Where the data turns out not to be low-rank plus sparse exactly,
-refinement rounds find the noise of every feature and the subspace under it; a validation round tells how well each rank
-predicts the hidden entries, and with it the rank; further refinement rounds take up all entries; and a null round gives
-everybody the pooled distribution of residuals that flags and scores are judged by. Everything is a sum over columns.
+refinement rounds find the noise of every feature and the subspace under it; a validation round measures how well each
+rank predicts the hidden entries and so decides the rank; further refinement rounds use all entries; and a null round
+gives everybody the pooled distribution of residuals by which entries are flagged and scored. Everything is a sum over
+columns.
 """
 
 from __future__ import annotations
@@ -44,13 +45,14 @@ MIN_CARRIERS = 2
 
 
 class Patience(NamedTuple):
-    """From which round on the noise is watched, and to which share of itself it falls over the window on exact data."""
+    """The round from which the noise is watched, and the share of itself to which it falls over the window on exact
+    data."""
 
     rounds: int
     fall: float
 
 
-FEW_ROWS_OR_COLUMNS = Patience(8, 0.5)  # thresholds fall slowly there, but nothing waits for them
+FEW_ROWS_OR_COLUMNS = Patience(8, 0.5)  # thresholds fall slowly here, but nothing waits for them
 MANY = Patience(12, 0.5)  # where outliers are many, a direction may wait this long to enter, and the noise with it
 MANY_DIRECTIONS = Patience(18, 0.75)  # where also the rank is a large share of the smaller side, it takes its time
 MANY_SIDE, MANY_SHARE = 100, 0.055
@@ -94,8 +96,8 @@ def with_closing_rounds(
 
 
 class WatchedFit(StageAround):
-    """A stage of a fit on columns with hidden entries. When the fit is over, or its noise has come to stand, the
-    closing stages begin at what it has."""
+    """A stage of a fit on columns with hidden entries. When the fit ends, or its noise no longer falls, the closing
+    stages begin with its result."""
 
     def __init__(self, inner: Stage, width: int, refines: bool) -> None:
         super().__init__(inner, then=(REFINE, VALIDATE) if refines else (VALIDATE,))
@@ -108,7 +110,7 @@ class WatchedFit(StageAround):
         return super().prepare(view, announced)
 
     def advance(self, consensus: Consensus, total: Total) -> Consensus:
-        """What the fit has follow, or the first closing round."""
+        """The next round of the fit, or the first closing round."""
         after = self.inner.advance(consensus, total)
         history = np.append(consensus.memory.get(HISTORY, np.zeros(0)), after.progress.noise)
         # The first sum is that of the opening, whose first scalar is the number of columns.
@@ -122,7 +124,7 @@ class WatchedFit(StageAround):
         return self._hand_over(after, history) if over or after.outcome is not None else after
 
     def _hand_over(self, fitted: Consensus, history: FloatArray) -> Consensus:
-        """Begin the closing rounds at what the fit has."""
+        """Begin the closing rounds with the result of the fit."""
         columns, limited = float(fitted.memory[COUNTERS][0]), fitted.outcome is Outcome.OUT_OF_ROUNDS
         exact = fitted.outcome is Outcome.CONVERGED and is_exact(history)
         ending = FitEnding.KEPT if not self._refines else FitEnding.EXACT if exact else FitEnding.REFINED
@@ -138,8 +140,8 @@ class WatchedFit(StageAround):
 
 
 def stalled(noise: FloatArray, width: int, smaller_side: float, threshold: float) -> bool:
-    """Whether the noise, the opening scale first and then that of every round, has come to stand above zero, under a
-    threshold that has come down to it."""
+    """Whether the noise, which starts as the opening scale, has stopped falling above zero, under a threshold that has
+    come down to it."""
     rounds, fall = patience(width, smaller_side)
     if noise.size <= rounds or is_exact(noise):
         return False
@@ -152,14 +154,14 @@ def stalled(noise: FloatArray, width: int, smaller_side: float, threshold: float
 
 
 def patience(width: int, smaller_side: float) -> Patience:
-    """How long a fit of this width is given to become exact."""
+    """How many rounds a fit of this width has to become exact."""
     if smaller_side < MANY_SIDE:
         return FEW_ROWS_OR_COLUMNS
     return MANY_DIRECTIONS if width >= MANY_SHARE * smaller_side else MANY
 
 
 def is_exact(noise: FloatArray) -> bool:
-    """Whether what the fit left unexplained is rounding."""
+    """Whether the fit left nothing but rounding unexplained."""
     return bool(noise.size and np.isfinite(noise[-1]) and noise[-1] <= EXACT_NOISE * noise[0])
 
 

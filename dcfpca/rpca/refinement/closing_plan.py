@@ -1,4 +1,4 @@
-"""What the aggregator tells the sites once the fit is over, and how it stands in a broadcast.
+"""What the aggregator sends to the sites after the fit, and its form as a broadcast.
 
 The tensor is U (m × p) and eight columns of one number per feature. The scalars end with those of the method's own last
 broadcast: sites of a run that was not refined form their result from it, as they do without closing rounds.
@@ -68,7 +68,7 @@ def unchecked_rate(rate: float, samples: float) -> float:
 
 
 class FitEnding(IntEnum):
-    """How the fit ended, which says where L and the outliers come from."""
+    """How the fit ended, which decides where L and the outliers come from."""
 
     EXACT = 0  # the data is low-rank plus sparse to the tolerance: L and S are those of the fit
     REFINED = 1  # it is not: L is that of the refinement, outliers are what the null calls so
@@ -107,7 +107,8 @@ class ClosingPlan:
 
     @property
     def has_null(self) -> bool:
-        """Whether the null round was held; a run that an operator finishes earlier flags and scores nothing by it."""
+        """Whether the null round took place; a run that an operator finishes before it flags and scores nothing by
+        it."""
         return self.cut > 0.0
 
     @property
@@ -137,7 +138,7 @@ class ClosingPlan:
 
     @property
     def model(self) -> ColumnModel:
-        """What columns are fitted to."""
+        """The shared part that columns are fitted to."""
         kept = self.subspace
         return ColumnModel(kept.U, kept.centre, self.noise, ridge_of(kept, self.noise))
 

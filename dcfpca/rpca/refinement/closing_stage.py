@@ -103,7 +103,7 @@ class ClosingStage(Stage):
         return implausible_columns(plan.columns, self._columns_before(before), precision)
 
     def _columns_before(self, before: Consensus | None) -> float | None:
-        """The columns of all sites as the round before told them. A site that believed another number where closing
+        """The columns of all sites as announced in the round before. A site that believed another number when closing
         rounds begin would answer for another share of its columns than the others."""
         if before is None or before.stage not in (*CLOSING, self.fit.name):
             return None
@@ -236,8 +236,8 @@ def sampled_blocks(site: StagedSite, share: float, read: Callable[[int, int], Re
 def carried_coefficients(site: StagedSite, model: ColumnModel, places: Places | slice) -> FloatArray | None:
     """The coefficients of these columns in the model, from the last round that this site answered; None before any.
 
-    The centre moves along the subspace as well. By many noises where those are small: then coefficients that did not
-    follow it would leave every entry without weight.
+    They follow the centre, which moves along the subspace as well. Where noise is small it moves by many noises, and
+    coefficients that stayed behind would leave every entry without weight.
     """
     if KEPT_U not in site.kept:
         return None
@@ -281,7 +281,7 @@ def refined_here(site: StagedSite, plan: ClosingPlan, places: Places) -> NDArray
 
 
 def keep_coefficients(site: StagedSite, model: ColumnModel, V: FloatArray) -> None:
-    """Begin the next round at these coefficients in the model."""
+    """Keep these coefficients, from which the next round starts."""
     arrays: dict[str, NDArray[np.generic]] = {KEPT_U: model.U, KEPT_V: V, KEPT_CENTRE: model.centre}
     site.kept.update(arrays)
 
@@ -303,8 +303,9 @@ def with_made_by(plan: ClosingPlan, kept: Snapshot) -> ClosingPlan:
 
 
 def carried_by_enough(consensus: Consensus) -> FloatArray:
-    """Orthonormal combinations of the directions that enough sites carry; all, where none is carried by so many or only
-    the aggregator could know. A direction of one site is in several columns of U, so these are no selection."""
+    """Orthonormal combinations of the directions that enough sites carry; all directions if no direction is carried by
+    that many, or if only the aggregator could know. One site's direction is spread over several columns of U, so
+    dropping columns would not do."""
     rank = ClosingPlan.of(consensus.broadcast).rank
     if CARRIERS not in consensus.memory:
         return np.eye(rank)
@@ -314,7 +315,7 @@ def carried_by_enough(consensus: Consensus) -> FloatArray:
 
 
 def carrier_notes(consensus: Consensus) -> tuple[str, ...]:
-    """How many sites carry the directions that are not published; only the aggregator knows."""
+    """How many sites carry the directions that are not published; only the aggregator knows this."""
     rank = ClosingPlan.of(consensus.broadcast).rank
     left = rank - carried_by_enough(consensus).shape[1]
     if not left:

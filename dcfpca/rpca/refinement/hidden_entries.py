@@ -1,8 +1,8 @@
-"""Entries that a run hides from its own fit, to see afterwards how well the fit predicts them.
+"""Entries that a run hides from its own fit, so that it can measure afterwards how well the fit predicts them.
 
-Which entries are hidden follows from the seed of the run, the entry's row and the content of its column, not from the
-column's place: the same columns dealt out to other sites have the same entries hidden. Columns that are equal are
-numbered within their site, so that not all of them hide the same entries.
+The seed of the run, the entry's row and the content of its column decide, not the column's place: the same columns
+split over other sites hide the same entries. Equal columns are numbered within their site, so that they do not all hide
+the same entries.
 
 Loops are compiled where numba is installed. All is arithmetic of whole numbers modulo 2⁶⁴, so that they give the bits
 that numpy gives.
@@ -100,7 +100,8 @@ STRIP = 1 << 14  # entries that are drawn at a time: what that takes fits a core
 class HiddenColumns:
     """A site's columns with the hidden entries as unobserved while `hiding`, and as they are afterwards.
 
-    For a range that is read more than once, where entries are hidden is remembered: it takes longer than reading.
+    For a range that is read more than once the places of hidden entries are kept, because finding them takes longer
+    than reading.
     """
 
     columns: Columns
@@ -120,7 +121,7 @@ class HiddenColumns:
         return self.shown_of(self.columns.read(start, stop), start)
 
     def shown_of(self, block: FloatArray, start: int) -> FloatArray:
-        """What is shown of this block of columns, which begins at `start`."""
+        """The visible entries of this block of columns, which begins at `start`."""
         if not self.hiding or self.share <= 0.0:
             return block
         shown, stop = np.array(block, order="C"), start + block.shape[1]

@@ -1,9 +1,9 @@
 """Scales per feature from summed counts: of the noise that weighs entries in the fit, and of the null that flags them.
 
-A median-based scale implodes when half of a feature's entries can be explained exactly by a few directions. Here the
-scale of the fit comes from the median, raised until at most a quarter of the entries is without weight; the
-scale of flags comes from the 85 % quantile. So a feature's scale stays that of most of its entries. Sizes are counted
-in logarithmic bins, whose sums over sites give every feature's quantiles.
+A median-based scale collapses if a few directions explain half of a feature's entries exactly. Here the scale of the
+fit comes from the median, raised until at most a quarter of the entries is without weight; the scale of flags comes
+from the 85 % quantile. So the scale of a feature remains the scale of most of its entries. Sizes are counted in
+logarithmic bins, whose sums over sites give every feature's quantiles.
 
 Real residuals have heavier tails than normal noise: the scale of the null is raised until hardly any of the feature's
 entries lies in the shoulder from 3 to 5 scales, where a normal tail has run out and scattered gross errors are rare. It
@@ -24,7 +24,7 @@ from dcfpca.rpca.method import FloatArray
 FIT_LEVEL = 0.5  # of the sizes of residuals: errors in a tenth or a fifth of a feature hardly widen it
 WEIGHED_LEVEL = 0.75  # at most a quarter of a feature's entries is without weight in the fit
 FLAG_LEVEL = 0.85  # at most 15 % of a feature's entries can be flagged by their size alone
-HIGHER_LEVELS = (0.9, 0.95, 0.99, 0.999, 0.9999)  # where one value makes up so much that the level's quantile is zero
+HIGHER_LEVELS = (0.9, 0.95, 0.99, 0.999, 0.9999)  # where one value is so frequent that the quantile is zero
 REACH_LEVEL = 0.99
 LEAST_FREEDOM = 0.02
 LEAST_OF_SPREAD = 1e-3  # the noise of a feature is not taken to be smaller than this share of its spread
@@ -66,7 +66,8 @@ MARGINAL_BINS = Bins(octaves=7, per_octave=2)
 def count_sizes(sizes: FloatArray, unit: FloatArray, bins: Bins) -> FloatArray:
     """Row by row, how many sizes (NaN: none) lie in each bin; bins are in units of the row's `unit`."""
     rows, known = sizes.shape[0], ~np.isnan(sizes)
-    # Values on an edge, as discrete data has them, must not change bins by rounding: then the split would show.
+    # Values on an edge, which discrete data has, must not change bins by rounding: otherwise the split into sites would
+    # matter.
     place = np.ceil(bins.place(np.where(known, sizes, 1.0) / unit[:, None]) - ON_EDGE) - 1.0
     place = np.clip(place, 0, bins.count - 1).astype(np.intp)
     flat = (place + bins.count * np.arange(rows)[:, None])[known]
@@ -74,7 +75,7 @@ def count_sizes(sizes: FloatArray, unit: FloatArray, bins: Bins) -> FloatArray:
 
 
 def count_sides(off: FloatArray, unit: FloatArray, bins: Bins, least: float) -> tuple[FloatArray, FloatArray]:
-    """`count_sizes` of what lies above `least` units, and of the rest."""
+    """`count_sizes` of the sizes above `least` units, and of the others."""
     if (loops := refinement_loops()) is not None:
         over, under = np.zeros((len(off), bins.count)), np.zeros((len(off), bins.count))
         loops.count_sides(off, unit, least, bins.octaves, bins.steps, over, under)
@@ -100,7 +101,7 @@ def quantile(counts: FloatArray, unit: FloatArray, level: FloatArray | float, bi
 def count_above(counts: FloatArray, unit: FloatArray, size: FloatArray, bins: Bins) -> FloatArray:
     """How many of each row lie above this size, spread evenly over the logarithm within bins.
 
-    What the last bin counts lies above any size below its end: nothing is known of how far.
+    Entries in the last bin count as above any size below its end: how far they lie beyond is unknown.
     """
     beyond = np.cumsum(counts[:, ::-1], axis=1)[:, ::-1]  # how many lie in this bin or above
     position = np.clip(bins.place(np.maximum(size / unit, np.finfo(np.float64).tiny)), 0.0, bins.count - 1.0)
@@ -111,7 +112,7 @@ def count_above(counts: FloatArray, unit: FloatArray, size: FloatArray, bins: Bi
 
 
 def normal_quantile(level: float) -> float:
-    """Which size this share of normal deviates does not exceed."""
+    """The size that this share of normal deviates does not exceed."""
     return float(scipy.special.ndtri(0.5 + 0.5 * level))
 
 
@@ -120,20 +121,20 @@ def deviation(counts: FloatArray, unit: FloatArray, level: float, bins: Bins) ->
     found = quantile(counts, unit, level, bins) / normal_quantile(level)
     for higher in HIGHER_LEVELS:
         found = np.where(found > 0.0, found, quantile(counts, unit, higher, bins) / normal_quantile(higher))
-    # Nothing above the first bin: the unit was far too large, and the next round counts in a smaller one.
+    # Nothing lies above the first bin: the unit was far too large, and the next round counts in a smaller one.
     return np.where(found > 0.0, found, bins.edges[0] * unit)
 
 
 def fit_noise(
     counts: FloatArray, unit: FloatArray, spread: FloatArray, leverage: FloatArray, one_value: FloatArray
 ) -> FloatArray:
-    """The noise per feature that the weights of the fit are in units of.
+    """The noise per feature, which is the unit of the fit's weights.
 
-    Half of the residuals may be too small to count because the feature has one value in half of its entries: then its
-    noise is that of the others. Otherwise the model explains them so well, and the others may all be errors.
+    If half of the residuals are too small to count because half of the feature's entries have one value, its noise is
+    that of the other entries. Otherwise the model explains these entries that well, and the others may all be errors.
 
-    A feature that has a direction nearly to itself leaves hardly a residual whatever its values are: what counts is how
-    far they lie from what the other features predict, and that is the residual over one minus the leverage.
+    A feature that has a direction nearly to itself leaves hardly any residual, whatever its values. What counts then is
+    how far they lie from what the other features predict: the residual over one minus the leverage.
     """
     free = np.maximum(1.0 - leverage, LEAST_FREEDOM)
     least = quantile(counts, unit, WEIGHED_LEVEL, RESIDUAL_BINS) / TUKEY
@@ -159,7 +160,7 @@ class Marginals:
 def marginals(above: FloatArray, below: FloatArray, guess: FloatArray, unit: FloatArray) -> Marginals:
     """Of features, from counts of how far their values lie above and below a guess of the median.
 
-    Repeated with the last result as the next guess, the counts narrow in on both.
+    Repeated with the last result as the next guess, the counts converge to both.
     """
     total = np.maximum(above.sum(axis=1) + below.sum(axis=1), np.finfo(np.float64).tiny)
     median = guess + median_of_sides(above, below, unit, MARGINAL_BINS)
@@ -187,7 +188,8 @@ def median_of_sides(above: FloatArray, below: FloatArray, unit: FloatArray, bins
 def _quantile_of_rows(counts: FloatArray, unit: FloatArray, levels: FloatArray, bins: Bins) -> FloatArray:
     cumulative = np.cumsum(counts, axis=1) / np.maximum(counts.sum(axis=1, keepdims=True), np.finfo(np.float64).tiny)
     edges = np.concatenate([[0.0], bins.edges, [2.0**bins.octaves]])
-    # What lies in the first bin is the value itself: a step within it would put a feature of few values between them.
+    # Entries in the first bin are the value itself: a step within it would put the median of a feature of few values
+    # between two of them.
     edges[1] = 0.0
     rows = zip(cumulative, np.clip(levels, 0.0, 1.0), strict=True)
     return np.array([np.interp(level, np.concatenate([[0.0], row]), edges) for row, level in rows]) * unit

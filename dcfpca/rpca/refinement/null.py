@@ -1,7 +1,7 @@
 """Stage `null`: counts of the residuals' sizes, by which everybody flags and scores, and the verdict on the run.
 
-Sizes are counted twice. Per feature and side they tell the units; a site's smallest cells are merged there, and with
-them the tails are gone. Of all features together a site has enough entries that its tail can be told.
+Sizes are counted twice. Counts per feature and side give the units; there a site's smallest cells are merged, which
+removes the tails. All features together have enough entries at a site to show its tail.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ from dcfpca.rpca.stage_list import StagedSite
 
 COUNTS = 4  # scalars before the distances: columns, entries of L out of range, entries, odd columns
 ODD_SHARE = 0.5  # a column with more of its entries beyond the shoulder of the noise is not explained
-LEAST_POOLED = 0.2  # of the features have more than few values: else all tell the null
-NEVER = 1e140  # a size that no entry has, and a broadcast can hold: infinite ones are refused
-FAR = 2.0  # an entry of L further than so many reaches from its feature's median is out of range
+LEAST_POOLED = 0.2  # of the features have more than few values: otherwise all features determine the null
+NEVER = 1e140  # larger than any entry, yet a number that a broadcast can hold: infinite ones are refused
+FAR = 2.0  # an entry of L further than this many reaches from its feature's median is out of range
 
 
 class Null(ClosingStage):
-    """The last round, but for the check of a run whose entries are judged by their whole covariance."""
+    """The last round, unless entries are judged by their whole covariance: such a run has a check after it."""
 
     def __init__(self, fit: Stage, width: int, bound: int | None, rate: float, least: int) -> None:
         scalars = COUNTS + width * (width + 1) // 2 + DISTANCE_BINS.count + ODDNESS_COUNTS + SIZE_BINS.count
@@ -109,7 +109,7 @@ class Null(ClosingStage):
             return replace(consensus, outcome=Outcome.DIVERGED)
         head, absent, (distances, odd, sizes) = _parts(self.width, sums.scalars * plan.columns)
         above, below = np.split(np.rint(sums.tensor * plan.columns), 2, axis=1)
-        # Where nothing is merged, features' own counts have their tails, and nothing depends on the split into sites.
+        # Without merging, the features' own counts have their tails, and nothing depends on the split into sites.
         merged = self._least > 1
         counts = NullCounts(above, below, np.rint(sizes * self.up.rows) if merged else pooled_sizes(plan, above, below))
         sites, counted = total.contributors, plan.columns if plan.judged_share >= 1.0 else float(np.rint(head[0]))
@@ -278,7 +278,7 @@ def pooled_sizes(plan: ClosingPlan, above: FloatArray, below: FloatArray) -> Flo
 
 
 def pooled_features(few: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """The features whose sizes are counted together: those of few values have tails of their own, which say nothing
+    """The features whose sizes are counted together. Features of few values have tails of their own, which say nothing
     about others."""
     return ~few if np.mean(~few) >= LEAST_POOLED else np.ones_like(few)
 
@@ -319,8 +319,8 @@ def with_null(plan: ClosingPlan, counts: NullCounts, local: float, merging: Merg
 
 
 def tail_sizes(counts: FloatArray, hidden: int) -> FloatArray:
-    """Sizes that at most TAIL_RANKS entries of each feature exceed, from its counts in its units, of which
-    `hidden` may lie further off."""
+    """Sizes that at most TAIL_RANKS entries of each feature exceed, from its counts in its units; `hidden` of its
+    entries may lie further off."""
     beyond = np.cumsum(counts[:, ::-1], axis=1)[:, ::-1]
     edges = np.concatenate([[0.0], SIZE_BINS.edges, [NEVER]])
     few = [np.column_stack([np.rint(beyond) + hidden <= rank, np.ones(len(counts))]) for rank in TAIL_RANKS]
@@ -328,7 +328,7 @@ def tail_sizes(counts: FloatArray, hidden: int) -> FloatArray:
 
 
 def flagged_counts(plan: ClosingPlan, found: Calibration, counts: NullCounts) -> FlagCounts:
-    """How many entries of each feature are flagged, as far as its counts tell, and of all features."""
+    """How many entries of each feature are flagged, as far as its counts show, and how many of all features."""
     one, together = np.ones(len(plan.few)), pooled_features(plan.few)
     sides = (counts.above, found.above), (counts.below, found.below)
     flagged = np.sum([count_above(side, one, found.cut * unit, SIZE_BINS) for side, unit in sides], axis=0)
@@ -339,7 +339,8 @@ def flagged_counts(plan: ClosingPlan, found: Calibration, counts: NullCounts) ->
 
 
 def furthest_usual(plan: ClosingPlan) -> FloatArray:
-    """How many deviations off a usual value can be, of features whose usual values have a range; infinite of others."""
+    """How many deviations off a usual value can be, for features whose usual values have a range; infinite for
+    others."""
     found = plan.calibration
     if found is None or not found.whole:
         return np.full(len(plan.few), np.inf)

@@ -1,9 +1,9 @@
-"""Which columns lie far from most others as a whole, so that they take no part in what the model is made from.
+"""Finds columns that lie far from most others as a whole, so that the model is made without them.
 
 Stahel's and Donoho's outlyingness: a column's largest distance from the median, in median deviations, over fixed
 directions. Every feature is in units of its spread and clipped, so that a few gross entries do not make a column
 outlying. Medians and deviations follow from counts that ride along in the refinement rounds. At most the most outlying
-third is set aside, and only what lies further out than normal columns do along any of the directions.
+third is set aside, and only columns that lie further out than normal ones do along any direction.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from dcfpca.rpca.small_cells import merge_cells, merge_sides
 from dcfpca.rpca.stage_checks import of_figures, worst
 
 DIRECTIONS = 100
-FEATURES = 64  # a direction runs over at most so many: more would cost time and tell no more
+FEATURES = 64  # features of a direction at most: more would take time and show nothing new
 CLIP = 3.0  # spreads
 FAR = NormalDist().inv_cdf(1.0 - 0.005 / (2.0 * DIRECTIONS))  # one normal column in 200 lies further out
-OF_FEW = 1.0  # over the root of the columns: so much more may medians of few move
+OF_FEW = 1.0  # over the root of the columns: medians of few may move by this much more
 STILL = 0.3  # how far centres, in scales, and logarithms of scales may still move (root mean square)
-HALF = 0.5  # of a feature's entries: if so many are equal, it has no median deviation
+HALF = 0.5  # of a feature's entries: if this many are equal, it has no median deviation
 CALM = 2.0 / 3.0  # of the columns take part at least
 OUTLYING_BINS = Bins(octaves=4, per_octave=24)
 PLACE_BINS = Bins(octaves=5, per_octave=2)  # clipped features and unit directions: places are of order one
@@ -52,12 +52,13 @@ def directions(rows: int) -> scipy.sparse.csr_array:
 
 
 def stand_still(moves: Iterable[FloatArray], most: float, columns: float) -> bool:
-    """Whether figures of this many columns moved by no more than this, and by what merged cells of few move them."""
+    """Whether figures of this many columns moved by no more than this, plus what merged cells of few columns move
+    them."""
     return all(np.sqrt(np.mean(move**2)) <= _chance(most, columns) for move in moves)
 
 
 def searched_for(moves: Iterable[FloatArray], most: float, columns: float) -> bool:
-    """Whether all figures moved by more than that: while some stand still, the others only jump."""
+    """Whether all figures moved by more than that: while some stand still, the others only fluctuate."""
     largest = np.max([np.abs(move) for move in moves], axis=0)
     return bool(largest.min(initial=np.inf) > _chance(most, columns))
 
@@ -144,8 +145,9 @@ class Outlyingness:
         return np.concatenate([above.ravel(), below.ravel(), merge_cells(sizes[None, :], least)[0]])
 
     def after(self, counts: FloatArray, still: bool, settled: bool) -> Outlyingness:
-        """From the pooled counts; columns are set aside once the features' units, and what was found, stand still.
-        Where units are `settled`, what two rounds found is averaged: that of merged counts of few columns jumps."""
+        """From the pooled counts; columns are set aside once the features' units and these figures stand still. Where
+        units are `settled`, the figures of two rounds are averaged, because those from merged counts of few columns
+        fluctuate."""
         above, below, sizes = np.split(counts, [PLACES // 2, PLACES])
         above, below = (side.reshape(DIRECTIONS, PLACE_BINS.count) for side in (above, below))
         centre = self.centre + median_of_sides(above, below, self.scale, PLACE_BINS)
@@ -176,8 +178,8 @@ class Outlyingness:
 
 
 def _projected(M: FloatArray, features: Features) -> FloatArray:
-    """Columns along the directions, DIRECTIONS × n; unobserved entries count as the median. Features of few values,
-    and those half of whose entries are equal, are left out: their other values lie far out without being odd."""
+    """Columns along the directions, DIRECTIONS × n; unobserved entries count as the median. Features of few values, and
+    features with half of their entries equal, are left out: their other values lie far out without being odd."""
     standing = np.clip((M - features.median[:, None]) / features.spread[:, None], -CLIP, CLIP)
     left_out = np.isnan(standing) | (features.few | (features.one_value > HALF))[:, None]
     return np.asarray(directions(len(M)) @ np.where(left_out, 0.0, standing))

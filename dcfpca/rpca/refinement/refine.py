@@ -60,7 +60,7 @@ SETTLED = 4  # rounds: values that jump even then, between groups of merged coun
 FEWEST_GROUPS = 5.0  # of merged counts a site: with fewer, directions err so much that honest columns lie far out
 MOST_GROUPS = 200.0  # … with more, values settle by themselves
 MEASURING_ROUNDS = 4  # of those at the chosen rank, in which the noise is still measured; then it is fixed
-STEADY = 0.02  # of themselves, by which scales of features hardly move: then they are as well measured as they get
+STEADY = 0.02  # of themselves: scales of features that move by less are measured as well as they can be
 REST = 0.03  # L moves by less than this share of the noise …
 REST_OF_ERROR = 0.3  # … or of the statistical error of L
 MOST_REST = 0.06  # … which with few features is mostly that of the columns' own coefficients
@@ -116,7 +116,7 @@ class Refinement(ClosingStage):
         return TensorMessage(tensor, scalars)
 
     def advance(self, consensus: Consensus, total: Total) -> Consensus:
-        """One step of the rows, and the noise while it is measured; then the stage that is due."""
+        """One step of the rows, and the noise while it is measured; then the next stage, if it is due."""
         if not (np.isfinite(total.sums.tensor).all() and np.isfinite(total.sums.scalars).all()):
             return replace(consensus, outcome=Outcome.DIVERGED)
         asked = ClosingPlan.of(consensus.broadcast)
@@ -130,7 +130,8 @@ class Refinement(ClosingStage):
             groups = counted if self._least == 1 else counted / (total.contributors * self._least)
             told = FEWEST_GROUPS <= groups <= MOST_GROUPS
             plan = _measured(asked, plan, totals, BOUND_ROUNDS + 1.0 if final else done, told)
-            # At the final rank merged counts of few columns let the noise jump about its value; its mean rests.
+            # At the final rank, merged counts of few columns make the noise fluctuate about its value; its mean
+            # converges.
             share = 1.0 / done if final else 1.0
             plan = replace(plan, noise=asked.noise ** (1.0 - share) * plan.noise**share)
         steady = _steady(asked, plan)
@@ -226,15 +227,15 @@ def _stepped(asked: ClosingPlan, totals: RefinementTotals) -> tuple[ClosingPlan,
 
 
 def _measured(asked: ClosingPlan, plan: ClosingPlan, totals: RefinementTotals, done: float, told: bool) -> ClosingPlan:
-    """The plan with the scales of features that the counts tell, and what of columns along directions.
+    """The plan with the scales of features, and the figures of columns along directions, from the counts.
 
-    Once values hold still they stay as they are, so that what entries are judged by depends neither on how many rounds
-    the noise of what is shown takes, nor on the rank. Where some do, the others are held as well, if merged counts have
-    groups enough that they are `told`.
+    Once these values hold still they are kept: what entries are judged by then depends neither on the number of rounds
+    that the noise takes, nor on the rank. If some hold still, the others are kept as well, provided that merged counts
+    have enough groups (`told`).
     """
     found = marginals(totals.above, totals.below, plan.median, plan.spread)
     moved = (found.median - asked.median) / found.spread, np.log(found.spread / asked.spread)
-    # Directions are in units of the features: while those move, every column would look outlying.
+    # Directions are in units of the features: while these move, every column would look outlying.
     still, told = stand_still(moved, STILL, plan.columns), told and not searched_for(moved, STILL, plan.columns)
     outlying = plan.outlying.after(totals.outlying, still, settled=told and done > SETTLED + 1)
     holds = done > BOUND_ROUNDS or (outlying.cut > 0.0 and _hardly(moved))
@@ -245,7 +246,7 @@ def _measured(asked: ClosingPlan, plan: ClosingPlan, totals: RefinementTotals, d
 
 
 def _steady(asked: ClosingPlan, plan: ClosingPlan) -> bool:
-    """Whether a round hardly moved the scales and medians of features, and columns were set aside before and after."""
+    """Whether a round hardly moved the scales and medians of features, with columns set aside before and after it."""
     scales = np.log(plan.noise / asked.noise), np.log(plan.spread / asked.spread)
     known = asked.outlying.cut > 0.0 and plan.outlying.cut > 0.0
     return known and _hardly((*scales, (plan.median - asked.median) / plan.spread))
@@ -263,8 +264,8 @@ def _units(plan: ClosingPlan) -> FloatArray:
 
 
 def refinement_update(plan: ClosingPlan, whole: FloatArray, M: FloatArray, V: FloatArray) -> TensorMessage:
-    """The sums of a refinement round over these columns, of which M is shown. Values are counted of hidden entries as
-    well: so features' scales, and all that entries are judged by, do not depend on which entries a site hides."""
+    """The sums of a refinement round over these columns, of which M is shown. Hidden entries are counted as well, so
+    that features' scales, and all that entries are judged by, do not depend on which entries a site hides."""
     model, n, units, width = plan.model, plan.columns, _units(plan), plan.U.shape[1]
     L = model.low_rank(V)
     places = plan.outlying.places(whole, plan)

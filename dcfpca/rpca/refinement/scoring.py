@@ -33,7 +33,8 @@ from dcfpca.rpca.robust_projection import project
 
 SMALLEST_P = 1e-290
 CLEARLY = 1.25
-"""How far beyond the cut of its own view, which rests on fewer samples, a site flags what all sites find usual."""
+"""How far beyond the cut of its own view an entry must lie before a site flags it although all sites find it usual: its
+own view rests on fewer samples."""
 SEVERAL = 3  # entries of a sample
 MOSTLY_ODD = 0.01  # a median p-value of a site's samples: they are not of the population that all sites share
 
@@ -126,8 +127,8 @@ def _oddness(
     diagonal: float,
     calm: NDArray[np.bool_] | None,
 ) -> FloatArray:
-    """How odd the samples of these parts are. Those that are `calm` and coherent have a part in the model, of whose
-    covariance the share `diagonal` is in its diagonal."""
+    """How odd the samples of these parts are. The `calm` and coherent ones are in the model; its covariance has the
+    share `diagonal` in its diagonal."""
     odd, first = [], 0
     leading = model.factor.shape[1] if diagonal >= 1.0 else leading_directions(model, plan.taken)
     for own, found in parts:
@@ -190,8 +191,8 @@ def score_twice(
     sizes, cut = np.abs(np.nan_to_num(scored.z)), own.calibration.null.cut
     clear = sizes > CLEARLY * cut
     flagged = scored.flagged & (shared.flagged | clear)
-    # Where the others find usual what clearly contradicts itself here in several entries, they cannot judge the sample,
-    # and more of it is wrong than elsewhere.
+    # If the shared view finds a sample usual that clearly contradicts itself in several entries here, it cannot judge
+    # the sample, and more of the sample is wrong than elsewhere.
     beyond_them = np.count_nonzero(clear & ~shared.flagged, axis=0) >= SEVERAL
     flagged = np.where(beyond_them, sizes > cut / CLEARLY, flagged)
     if slips is not None:
@@ -215,8 +216,8 @@ def _sample_p_value(plan: ClosingPlan, found: Expected, z: FloatArray, distance:
 def findings_of(
     scored: Scored, M: FloatArray, L: FloatArray, consortium_z: FloatArray
 ) -> tuple[scipy.sparse.csc_array, Findings]:
-    """S of columns with the normal part L, which has every flagged entry, and what is found of those. Where flags are
-    by a site's own view, `consortium_z` (m × n) has the deviations from what all sites share."""
+    """S of columns with the normal part L, which holds every flagged entry, and the findings about these. If flags
+    follow a site's own view, `consortium_z` (m × n) has the deviations from what all sites share."""
     columns, rows = np.nonzero(scored.flagged.T)
     S = scipy.sparse.csc_array((M[rows, columns] - L[rows, columns], (rows, columns)), shape=M.shape)
     places, known = (rows, columns), scored.calibration
@@ -243,8 +244,8 @@ def transform_columns(plan: ClosingPlan, M: FloatArray) -> TransformedColumns:
 
 
 def normality(scored: Scored, plan: ClosingPlan) -> FloatArray:
-    """How normal columns are, by the worse of two logarithms: of the p-value as a whole, and of Simes' combination of
-    the entries' tails. For ordering only: it still falls where either p-value is zero in doubles."""
+    """How normal columns are, by the worse of two logarithms: that of the p-value as a whole, and that of Simes'
+    combination of the entries' tails. It serves only to order columns, also where either p-value underflows to zero."""
     p = np.minimum(scored.p_value, column_p_value(scored.entry_p_value))
     tail = -0.5 * np.maximum(scored.largest_z**2, scored.distance / plan.distance_scale)
     return np.where(p > SMALLEST_P, np.log(np.maximum(p, SMALLEST_P)), tail)

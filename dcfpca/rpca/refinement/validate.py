@@ -1,9 +1,9 @@
-"""Stage `validate`: how well each rank predicts entries, and the smallest that is nearly the best one.
+"""Stage `validate`: how well each rank predicts entries, and the smallest rank that is nearly as good as the best.
 
 The entries that the fit did not know are few, and which rank predicts them best depends on which they are. So the rank
-is chosen by more: some parts of the other entries, the same for the same data, each hidden from the fit of its column.
-The directions know these. Along r directions of n columns that makes errors smaller by the share r/n, which is added
-again. What a run says of its prediction is of the entries that nothing knew.
+is chosen by more entries: parts of the others, the same for the same data, each hidden from the fit of its column. The
+directions were estimated with these, which makes errors smaller by the share r/n along r directions of n columns; this
+share is added again. What a run says about its prediction rests only on entries that nothing had seen.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Validation(ClosingStage):
         return TensorMessage(np.zeros((0, 0)), np.append(hidden, known) / plan.columns)
 
     def merged(self, exact: TensorMessage, asked: Consensus, least: int) -> TensorMessage:
-        """Nothing where fewer entries than `least` were predicted: their errors would be about those alone."""
+        """Nothing if fewer entries than `least` were predicted: the errors would be about those entries alone."""
         columns = ClosingPlan.of(asked.broadcast).columns
         halves = [half * (np.rint(half[0] * columns) >= least) for half in np.split(exact.scalars, 2)]
         return replace(exact, scalars=np.concatenate(halves))
@@ -174,8 +174,8 @@ def _sums_of_parts(plan: ClosingPlan, M: FloatArray, part: NDArray[np.uint64], j
 
 
 def predictable(plan: ClosingPlan) -> NDArray[np.bool_]:
-    """Features whose prediction is judged. Binary features are predicted better by their shares than by medians, which
-    are one of two values, and that is no structure."""
+    """The features whose prediction is judged. The share of a binary feature predicts it better than its median, which
+    is one of two values; that is no structure."""
     return ~plan.few | (np.mean(plan.few) <= MANY_FEW)
 
 
@@ -242,11 +242,11 @@ class RankCurve:
         total, products, crossed = np.split(sums[2:], 3)
         mean = total / max(count, 1e-300)
         variance = np.maximum(products - 2.0 * mean * crossed + mean**2 * squares, 0.0)
-        base = float(total[0]) or float(total.max()) or 1.0  # medians may predict all: then no rank does better
+        base = float(total[0]) or float(total.max()) or 1.0  # medians may predict everything: then no rank does better
         return RankCurve(ranks, total / base, np.sqrt(variance) / base)
 
     def of_unknown(self, columns: float) -> RankCurve:
-        """As if directions, which this many columns tell, had not known the entries either."""
+        """Errors as if the directions, estimated from this many columns, had not seen the entries either."""
         more = 1.0 + np.array(self.ranks) / max(columns, 1.0)
         return RankCurve(self.ranks, self.error * more, self.standard_error * more)
 
@@ -257,7 +257,7 @@ class RankCurve:
         return self.ranks[int(np.flatnonzero(good)[0])]
 
     def of_one(self, rank: int) -> RankCurve:
-        """Rank 0 and this one: all that a fit without a choice of ranks has, which repeats its own error."""
+        """Rank 0 and this rank, the only ones of a fit without a choice; its own error is repeated."""
         if rank == 0:
             return RankCurve((0,), self.error[:1], self.standard_error[:1])
         place = next(place for place, tried in enumerate(self.ranks) if tried >= rank)

@@ -1,7 +1,7 @@
-"""Whether the answer of a run can be trusted, and why not, in one sentence; from sums that everybody has.
+"""Says in one sentence whether the answer of a run can be trusted, and if not, why; from sums that everybody has.
 
-Its notes say what a reader should know about features: which cannot carry a low-rank part, which stay unexplained. The
-shares are of the pooled counts of all sites, so a feature that is constant at one site alone is not named.
+Its notes say what a reader should know about features: which cannot have a low-rank part, and which stay unexplained.
+The shares are of the pooled counts of all sites, so a feature that is constant at one site alone is not named.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ POOR_PREDICTION = 0.1  # of the hidden entries' spread
 MANY_FLAGGED, MANY_IN_FEATURE = 0.15, 0.2
 MANY_ORDINARY = 0.2  # of the flagged entries: each is said to be ordinary with a lower probability than this
 MANY_FAR, MANY_ODD = 1e-3, 0.05
-FEWEST_TOLD = 5  # samples: a smaller count over all sites is told as none, for it might point at persons
+FEWEST_TOLD = 5  # samples: a smaller count over all sites is published as none, because it might point at persons
 MANY_NOISELESS = 0.5  # of the features
 UNDETERMINED = 0.1  # samples that are expected to have another split, where outliers lie at random
 TWO_VALUED = 0.9
@@ -77,7 +77,8 @@ def verdict_of(plan: ClosingPlan, outcome: Outcome, bound: int | None = None, fe
     against = (*(_other_splits(plan, figures, features) if exact else _of_the_answer(plan, figures, features, lower)),)
     reasons, found = tuple(one.text for one in (*of_the_run, *against)), _found(plan, figures, unique=not against)
     checked = not reasons and (exact or figures["ordinary_most"] > 0.0)
-    # Where one reason asks for a larger rank and another for a smaller one, the answer decides, not its bound.
+    # If one reason asks for a larger rank and another for a smaller one, the reason about the answer wins over the one
+    # about the bound.
     changes = tuple(dict.fromkeys(one.change for one in against if one.change))
     changes = changes or tuple(one.change for one in of_the_run if one.change)
     notes = (*feature_notes(plan, features), *_spiky(plan, figures, features))
@@ -85,16 +86,17 @@ def verdict_of(plan: ClosingPlan, outcome: Outcome, bound: int | None = None, fe
 
 
 def _spiky(plan: ClosingPlan, figures: dict[str, float], features: Sequence[str]) -> Iterator[str]:
-    """The one feature that makes most of all flags, if one does; sites set its findings aside."""
+    """The one feature that makes most of the flags, if one does; sites set its findings aside."""
     rows = plan.subspace.U.shape[0]
     share = figures["worst_flagged"] / max(rows * figures["flagged"], 1e-300)  # as if all had as many entries
     if plan.ending is not FitEnding.EXACT and figures["flags"] >= FEWEST_SPIKY and rows > 2 and share > SPIKY_SHARE:
         name = named([int(figures["worst_feature"])], features)
-        yield f"Has most of all flags, and is set aside (exclude = […] in [data] at the sites leaves it out): {name}."
+        out = "exclude = […] in [data] at the sites leaves it out"
+        yield f"Has most of the flags, and its findings come last ({out}): {name}."
 
 
 def _lower_rank(plan: ClosingPlan, bound: int | None) -> Reason:
-    """What to do about a rank that is too large; nothing at rank 1, below which no run can be asked for."""
+    """What to do about a rank that is too large; nothing at rank 1, the lowest that a run can ask for."""
     key = "rank" if bound is None else "max_rank"
     return Reason(", lower the rank", f"{key}={plan.rank - 1}") if plan.rank > 1 else Reason("")
 
@@ -133,7 +135,7 @@ def _of_the_run(plan: ClosingPlan, outcome: Outcome, bound: int | None) -> Itera
         yield Reason("the run stopped at its round limit, raise rounds")
     if outcome is Outcome.DIVERGED:
         yield Reason("the run diverged")
-    # With as many directions as other features an entry cannot be predicted: there is no larger rank to find.
+    # With as many directions as there are other features an entry cannot be predicted: there is no larger rank to find.
     most = plan.subspace.U.shape[0] - 1
     if bound is not None and bound <= plan.rank and bound < most:
         larger = f"max_rank={min(2 * bound, most)}"
@@ -172,10 +174,11 @@ def _of_the_answer(
         yield Reason(f"the model predicts hidden entries hardly better than medians do{lower.text}", lower.change)
     if figures["failing"] > 0.0:
         yield Reason(
-            "at most sites a model of the site's own predicts hidden entries more than twice as well as the shared one"
+            "at more than half of the sites, a model of the site alone predicts hidden entries more than twice as well "
+            "as the shared one"
         )
     if plan.rank and _noiseless(plan) > MANY_NOISELESS:
-        yield Reason(f"most features have no noise left although the data is not exact{lower.text}", lower.change)
+        yield Reason(f"most features have no noise left, although the data is not exact{lower.text}", lower.change)
     if figures["flagged"] > MANY_FLAGGED:
         yield Reason("more entries are flagged than is usual for gross errors")
     if figures["worst_flagged"] > MANY_IN_FEATURE:
@@ -198,7 +201,7 @@ def _of_the_answer(
 
 
 def _noiseless(plan: ClosingPlan) -> float:
-    """The share of features whose noise stands at the least that is taken for noise."""
+    """The share of features whose noise is at its lower limit."""
     return float(np.mean(plan.noise <= (1.0 + 1e-9) * LEAST_OF_SPREAD * plan.spread))
 
 
@@ -215,11 +218,11 @@ def feature_notes(plan: ClosingPlan, features: Sequence[str] = ()) -> tuple[str,
     if plan.calibration is not None:
         graded, grouped = plan.calibration.shape.graded(), plan.calibration.shape.grouped() & ~plan.few
     kinds = {
-        "Constant, so of no use to the others": constant,
-        "One value in most of the entries, so only values far from all others are flagged": dominated,
-        "Two values, of which neither is flagged for being the rarer one": two_valued,
+        "Constant, so of no use in predicting the others": constant,
+        "Nearly always one value, so only values far from all others are flagged": dominated,
+        "Two values; neither is flagged for being rare": two_valued,
         "Few values, judged by their ranks": graded & ~constant & ~dominated & ~two_valued,
-        "Values in groups with hardly any between, which one centre and scale describe poorly": grouped & ~graded,
+        "Values in separate groups, which one centre and scale describe poorly": grouped & ~graded,
         "Not explained by the other features": unexplained(plan) & ~constant & ~dominated,
     }
     return tuple(

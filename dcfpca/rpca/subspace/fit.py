@@ -60,8 +60,8 @@ class SubspaceRounds(Stage):
         return site.fit.answer(asked.round, RoundPlan.of(asked.broadcast))
 
     def merged(self, exact: TensorMessage, asked: Consensus, least: int) -> TensorMessage:
-        """Counts of sizes with small cells merged, and of entries that are kept in steps of `least`: few others among
-        many are not told apart from none."""
+        """Counts of sizes with small cells merged, and of entries that are kept in steps of `least`: so a few that are
+        not kept among many cannot be distinguished from none."""
         unit = RoundPlan.of(asked.broadcast).columns * min(self._solver.rows, self._solver.settings.sampled_rows)
         scalars = exact.scalars.copy()
         scalars[KEPT] = np.floor(np.rint(scalars[KEPT] * unit) / least) * least / unit
@@ -75,7 +75,7 @@ class SubspaceRounds(Stage):
         old, warm = State.of(consensus), WARM in consensus.memory
         if warm and old.number == 1:
             return self._close(consensus, hold_against(self._solver, old, total.sums), CoefficientStart.CARRIED)
-        # V of a random U says nothing of the next one.
+        # V of a random U says nothing about the next one.
         start = CoefficientStart.SWEPT if old.number == 1 else CoefficientStart.CARRIED
         return self._close(consensus, next_state(self._solver, old, total.sums, warm=warm), start)
 
@@ -115,7 +115,7 @@ class SubspaceRounds(Stage):
         earlier = RoundPlan.of(before.broadcast) if before is not None and before.stage == self.name else None
         rounds = 0 if before is None else announced.round - before.round
         if earlier is not None and plan.number - earlier.number != rounds:
-            return "the rounds of the fit are not counted on from the round before"
+            return "the rounds of the fit do not count on from the round before"
         reasons = (
             _implausible_directions(plan),
             self._implausible_parameters(plan),
@@ -192,7 +192,7 @@ class SubspaceRounds(Stage):
             return "residuals within the threshold are larger than it"
         unit, scales = unit_and_scales(plan.values)
         gram = (plan.U.T @ sums.tensor) * (scales / unit)
-        if plan.narrow:  # the others rest, and nothing was sent of them
+        if plan.narrow:  # the others rest, and nothing was sent about them
             gram = gram[np.ix_(plan.entering, plan.entering)]
         moved = rounding[0] * np.sqrt(self._solver.rows)
         slack = SINGLE_SLACK * float(np.abs(np.diag(gram)).max(initial=0.0)) if plan.single else 0.0

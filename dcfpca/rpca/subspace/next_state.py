@@ -30,9 +30,10 @@ DEPENDENT = 1e-7  # the squared ratio of singular values below which squares tel
 
 
 def hold_against(solver: SubspaceSolver, old: State, sums: TensorMessage) -> State:
-    """After the first round of a warm run: U stays, and how far it explains the data says where the thresholds begin.
+    """After the first round of a warm run: U stays, and how well it explains the data decides where the thresholds
+    begin.
 
-    Under the first λ, which knows nothing of U, outliers would turn U away from what it is.
+    Under the first λ, which does not depend on U, outliers would turn U away from where it is.
     """
     scalars = sums.scalars
     schedule = warm_schedule(old.schedule, Measured.of(old.schedule, scalars), solver.settings)
@@ -43,7 +44,7 @@ def hold_against(solver: SubspaceSolver, old: State, sums: TensorMessage) -> Sta
 
 
 def next_state(solver: SubspaceSolver, old: State, sums: TensorMessage, *, warm: bool) -> State:
-    """After an ordinary round: thresholds, then the subspace, then what of it enters L, then the pace."""
+    """After an ordinary round: thresholds, then the subspace, then which directions enter L, then the pace."""
     schedule = _lower_thresholds(solver, old, sums.scalars, warm)
     U, values = next_subspace(old, sums.tensor)
     weights, held = _weigh(solver, old, U, values, schedule, sums.scalars[0] * schedule.columns)
@@ -65,7 +66,7 @@ def next_state(solver: SubspaceSolver, old: State, sums: TensorMessage, *, warm:
 
 
 def _quiet_rounds(solver: SubspaceSolver, old: State, schedule: Schedule, change: float) -> int:
-    """Rounds in a row in which L was at rest; all that are needed, if the next round is sure to find it so."""
+    """Consecutive rounds in which L was at rest; as many as needed, if the next round is certain to find it at rest."""
     if next_round_explains(change, old.change, schedule, old.schedule, solver.tolerance):
         return QUIET_ROUNDS
     final = change < solver.tolerance and is_final(schedule, old.schedule, solver.settings, solver.tolerance)

@@ -69,9 +69,9 @@ class RankRules:
         """d with the directions that enter before λ has come down to them, because only L can have made them.
 
         While L stands, a weak direction would otherwise wait for a λ that waits for the residual it leaves. Three signs
-        tell it from what outliers below λ make: they do not raise the median residual, a single one makes
-        a direction of one feature, and many make singular values that no gap parts from the next. A direction that
-        entered this way stays while a gap follows it.
+        distinguish it from directions made by outliers below λ: those do not raise the median residual, a single
+        outlier makes a direction of one feature, and many make singular values without a gap to the next. A direction
+        that entered this way stays while a gap follows it.
         """
         stretch, entering = old.schedule.step / old.schedule.relaxation, int(np.count_nonzero(weights))
         least = self._noise_bar(stretch * schedule.influence, columns)
@@ -104,10 +104,10 @@ class RankRules:
         return float(self.settings.rank_noise * (np.sqrt(self.rows) + np.sqrt(columns)) * deviation)
 
     def deferred_directions(self, values: FloatArray, old: State) -> slice:
-        """The directions beyond the first gap; they may enter L only after the stronger ones have converged.
+        """The directions beyond the first gap, which may enter L only after the stronger ones have converged.
 
-        Until then, what is not yet explained of the strong ones looks like directions of its own; once these are in L
-        they stay, because the entries that contradict them lie beyond the threshold.
+        Until then the unexplained part of the strong ones looks like further directions; once these are in L they stay,
+        because the entries that contradict them lie beyond the threshold.
         """
         gaps = np.flatnonzero(values[:-1] / self.settings.narrow_gap >= values[1:])
         at_rest = old.change <= MOVING or old.held >= HELD_ROUNDS

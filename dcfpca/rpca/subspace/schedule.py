@@ -1,4 +1,4 @@
-"""The schedule of `subspace`: it follows the residuals that the sites measured, not the round number.
+"""The schedule of `subspace`, which follows the residuals that the sites measured and not the round number.
 
 It has the thresholds of the next round; step and momentum of the heavy-ball method, from two shares that the aggregator
 knows; and when the run is over: L at rest twice running, under thresholds that the noise and not λ governs, or with all
@@ -19,7 +19,7 @@ from dcfpca.rpca.thresholds import NORMAL_MEDIAN
 
 HYSTERESIS = 0.02  # changes of a measured figure by less than about this share are taken for jitter
 SINGLE_RANGE = 1e12  # scales whose squares and outliers float32 can hold
-# Narrower products gain no time in float32. What it costs is agreement: data that no low rank fits exactly converges
+# Narrower products are no faster in float32, and float32 costs agreement: data that no low rank fits exactly converges
 # slowly, and carries the rounding of its early rounds, which depends on the split, to the end.
 SINGLE_WIDTH = 16
 
@@ -111,8 +111,8 @@ def warm_schedule(schedule: Schedule, measured: Measured, settings: SubspaceSett
 def first_schedule(schedule: Schedule, scalars: FloatArray, settings: SubspaceSettings) -> Schedule:
     """The thresholds after round 1, in which L was 0, so that the residuals counted were the entries themselves.
 
-    By powers of two they tell what the opening exchange, which counts by powers of sixteen, could not: the scale, and
-    how heavy the tails are. A direction must not wait for the λ that is raised for them.
+    Counts by powers of two show what the opening exchange, which counts by powers of sixteen, could not: the scale, and
+    how heavy the tails are. A direction must not wait for the λ that is raised for such tails.
     """
     after, sizes = next_schedule(schedule, Measured.of(schedule, scalars), 1.0, False, settings), scalars[4:]
     low, high = (histogram_quantile(share, sizes, schedule.noise, HISTOGRAM_LOWEST) for share in (0.2, 0.6))
@@ -168,10 +168,10 @@ def _fall(schedule: Schedule, measured: Measured, noise: float, settings: Subspa
 
 
 def _with_hysteresis(new: float, old: float) -> float:
-    """The figure on a grid of 2 %, and the old one while it is next to it.
+    """The figure on a grid of 2 %, or the old one if that is a neighbour.
 
-    Counts jitter, and jitter would keep L from resting. A grid, because then runs that differ by rounding alone, as
-    the same data dealt out differently do, settle on the same thresholds.
+    Counts jitter, and jitter would keep L from resting. With a grid, runs that differ only by rounding, such as the
+    same data split differently, settle on the same thresholds.
     """
     if new <= 0.0:
         return new
@@ -182,7 +182,7 @@ def _with_hysteresis(new: float, old: float) -> float:
 def accelerated(
     schedule: Schedule, rank: int, rows: int, change: float, change_before: float, settings: SubspaceSettings
 ) -> Schedule:
-    """The schedule with step and momentum, once L moves little and not suddenly further than in the round before."""
+    """The schedule with step and momentum, once L moves little and no further than shortly before."""
     if change > settings.momentum_below or change > RESTART * max(change_before, ROUNDING):
         return schedule
     # The dimension of the manifold of matrices of this rank, as a share of all dimensions.
@@ -219,7 +219,7 @@ def next_round_explains(change: float, before: float, schedule: Schedule, old: S
     """Whether a next round would find L at rest and the data explained, as its figures converge fast.
 
     L moved by `change` in this round and by `before` in the last. Its error is what all rounds to come would move it
-    by: at such a rate no more than twice what the next one would. Single precision cannot tell.
+    by: at such a rate no more than twice what the next one would. Single precision cannot show this.
     """
     if old.single or min(before, old.noise, old.influence) <= 0.0:
         return False
@@ -237,7 +237,7 @@ def explained(schedule: Schedule, tolerance: float) -> bool:
 def final_thresholds(schedule: Schedule, settings: SubspaceSettings, tolerance: float) -> Schedule:
     """The schedule that the result of a converged run is made by: λ need not have come down to the noise by then.
 
-    L is known to the tolerance: a smaller residual says something about L, not about the data.
+    L is known only to the tolerance: a smaller residual says something about L, not about the data.
     """
     if noise_governs(schedule, settings):
         return schedule

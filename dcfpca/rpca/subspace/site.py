@@ -26,8 +26,8 @@ from dcfpca.rpca.subspace.round_plan import CoefficientStart, RoundPlan, unit_an
 from dcfpca.rpca.subspace.settings import OPENING_BINS, OPENING_LOWEST, OPENING_STEP, SubspaceSettings
 from dcfpca.rpca.subspace.site_result import CertificateSums, UnexplainedSums, free_locked_columns
 
-SKETCHING_ROUNDS = 2  # while U is only a sketch, one pass tells as much as two
-RESULT_BYTES = 1 << 23  # of L in one block of the result: no site needs to put many small ones together
+SKETCHING_ROUNDS = 2  # while U is only a sketch, one pass is as good as two
+RESULT_BYTES = 1 << 23  # of L in one block of the result, so that no site has to join many small ones
 STALE = 0.01  # a share of the final subspace that a site which took part in the last rounds has seen
 _PROJECTED = CoefficientStart.PROJECTED
 
@@ -62,8 +62,8 @@ class SubspaceFit:
             self._answered = 0  # also where a site has answered before: the run was set back to its beginning
         # In its first round U is random: one pass from L = 0 leaves rows that nobody observed at exactly zero for good.
         step = self._step_plan(plan, passes=1 if plan.number <= SKETCHING_ROUNDS else self._settings.passes)
-        # A site that missed the last round has a V that the low threshold of a late round would call an outlier
-        # throughout: it begins at a projection.
+        # Under the low threshold of a late round, the V of a site that missed the last round would make everything an
+        # outlier: the site starts from a projection.
         was_away = plan.number > 1 and self._answered not in (round - 1, round)
         rule = _PROJECTED if plan.start is CoefficientStart.CARRIED and was_away else plan.start
         fit, sums = self._work(rule, plan.momentum, step)
@@ -108,7 +108,7 @@ class SubspaceFit:
             M, block = self._columns.read(first, last), Coefficients(V[first:last], fit.L[first:last])
             start = carried[first:last] if carried is not None else _first_fit(rule, M, step, scratch)
             block_step(M, start, block, step, sums, scratch, momentum, first)
-        del scratch  # what momentum needs takes its place
+        del scratch  # momentum's arrays take its place
         sums.close(momentum)
         return fit, sums
 

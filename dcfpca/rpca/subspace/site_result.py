@@ -1,5 +1,5 @@
-"""The result of a site block by block, the figures of its certificate, and the rows and columns that it rejects:
-more than half of their entries are outliers at its end.
+"""The result of a site block by block, the figures of its certificate, and the rows and columns that it rejects because
+more than half of their entries are outliers at the end.
 
 An entry whose residual lies beyond the threshold has no influence on L. When the threshold falls faster than a column
 or a row converges, most of its entries lose their influence and it no longer moves: it is locked, although the run
@@ -26,7 +26,7 @@ from dcfpca.rpca.thresholds import firm
 
 HALF = 0.5
 SUSPECT = 0.125  # fewer outliers than this share cannot be a majority, unless three quarters are missing
-FEWEST = 8  # observed entries of a row or column of which a majority says something
+FEWEST = 8  # observed entries of a row or column from which on a majority means something
 NEGLIGIBLE = 1e-9  # of L's size: outliers this small mean a threshold near rounding, not a locked row or column
 
 

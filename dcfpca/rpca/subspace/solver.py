@@ -2,8 +2,8 @@
 
 The opening counts columns and entry sizes, which give the scale and the first threshold. Every round after it the sites
 send Z = Σ Y V̂, the cleaned data times the (scaled) right factor of the last subspace. From this sum alone the
-aggregator has the next subspace and the singular values of the cleaned data, and from counts of residual sizes it has
-the noise. Nothing here depends on how the columns are dealt out to sites.
+aggregator computes the next subspace and the singular values of the cleaned data, and from counts of residual sizes the
+noise. Nothing here depends on how the columns are split over sites.
 """
 
 from __future__ import annotations

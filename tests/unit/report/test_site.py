@@ -46,6 +46,16 @@ def test_samples_are_ranked_in_noise_and_not_in_raw_units(known: Known) -> None:
     assert abs(odd[2].z[19]) < 20 < abs(odd[0].z[2])
 
 
+def test_a_flagged_entry_has_the_figures_that_the_run_wrote(known: Known) -> None:
+    config, M, L, _ = known
+    head = "id,feature,observed,expected,deviation,z,exceeded_by,values,consortium_z,unusual_for,flag,cause,corrected"
+    line = f"29,{NAMES[2]},{M[2, 29]:.6g},1.25,0,77.5,5,600,77.5,all sites,high,,nan"
+    (config.results.dir / "r1" / "outliers.csv").write_text(f"{head}\n{line}\n")
+    first = next(one for one in measure_result(config, manifest()).odd if one.sample == "sample 29")
+    assert (first.expected[2], first.z[2], first.exceeded_by[2]) == (1.25, 77.5, 5.0)
+    assert first.expected[3] == L[3, 29]
+
+
 def test_flags_and_gaps_are_counted_by_feature(known: Known) -> None:
     config, M, _, S = known
     found = measure_result(config, manifest())
@@ -161,7 +171,10 @@ def test_a_run_of_rank_zero_without_flags_says_so(tmp_path: Path) -> None:
     np.save(tmp_path / "results" / "r1" / "V.npy", np.zeros((25, 0)))
     html = site_report(manifest(), measure_result(config, manifest()), "now")
     assert "No sample stands out, and no entry is flagged" in html
-    assert "no measurement can be predicted from the others" in html
+    assert "no pattern that all sites share predicts the measurements" in html
+    assert "expected from those they vary with" not in html
+    related = replace(measure_result(config, manifest()), related=True)
+    assert "expected from those they vary with" in site_report(manifest(), related, "now")
 
 
 def test_noise_beyond_counting_is_not_spelled_out() -> None:

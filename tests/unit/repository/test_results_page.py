@@ -42,6 +42,12 @@ def test_the_page_says_on_which_commit_each_record_was_taken() -> None:
         assert f"| `{name}` | `{one['commit']}` |" in report.page()
 
 
+def test_the_code_that_each_record_measures_exists() -> None:
+    for name in taken.known(report.RESULTS):
+        assert all((ROOT / path).is_dir() for path in taken.measured(name)), name
+    assert all(any(name.startswith(start) for name in taken.known(report.RESULTS)) for start in taken.MEASURED)
+
+
 def test_a_changed_record_is_noted_with_the_present_commit(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text("1")
     noted = {"a.json": {"digest": taken.records(tmp_path)["a.json"], "commit": "0000001"}}

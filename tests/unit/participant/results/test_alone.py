@@ -71,7 +71,7 @@ def test_where_most_sites_say_the_model_fails_a_result_may_be_that_of_the_site_a
         )  # fmt: skip
         np.testing.assert_array_equal(U, method_of(spec).model(final)["U"])  # a later run begins at what all share
         told.append(json.loads((tmp_path / str(bent) / "run-1" / "manifest.json").read_text())["verdict"]["sentence"])
-    alone = "this result is of a fit of this site's columns alone"
+    alone = "this result is from a fit of this site's columns alone"
     assert [alone in sentence for sentence in told] == [False, True]
     own = simulate(method_of(spec.model_copy(update={"missing_features": "refuse", "min_cell": 1})), [ArrayColumns(M)])
     made = [np.load(tmp_path / str(bent) / "run-1" / "L.npy") for bent in (False, True)]

@@ -103,7 +103,7 @@ def test_a_model_that_fails_most_sites_is_told_at_the_operator() -> None:
         after = method.advance(consensus, replace(total, sums=replace(total.sums, scalars=scalars)))
         verdict = method.verdict(after)
         assert verdict is not None
-        assert ("at most sites a model of the site" in verdict.sentence) == fails
+        assert ("at more than half of the sites, a model of the site" in verdict.sentence) == fails
         assert ClosingPlan.of(after.broadcast).verdict[VERDICT.index("failing")] == float(fails)
 
 

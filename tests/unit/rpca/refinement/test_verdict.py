@@ -49,9 +49,9 @@ def test_features_that_cannot_carry_a_low_rank_part_are_named_by_their_kind() ->
     M = _table()
     M[3], M[5], M[8] = 7.0, M[5] > np.quantile(M[5], 0.88), M[8] > 0.0
     notes = "\n".join(_verdict(*_run(M)).notes)
-    assert "Constant, so of no use to the others: metric 3." in notes
-    assert "One value in most of the entries, so only values far from all others are flagged: metric 5." in notes
-    assert "Two values, of which neither is flagged for being the rarer one: metric 8." in notes
+    assert "Constant, so of no use in predicting the others: metric 3." in notes
+    assert "Nearly always one value, so only values far from all others are flagged: metric 5." in notes
+    assert "Two values; neither is flagged for being rare: metric 8." in notes
 
 
 def test_a_small_share_of_flags_is_not_rounded_to_nothing(plan: ClosingPlan) -> None:
@@ -175,7 +175,7 @@ def test_gradient_has_a_verdict_and_flags_at_the_same_rate() -> None:
 
 def test_the_one_feature_that_makes_most_flags_is_named(plan: ClosingPlan) -> None:
     most = {"flags": 100.0, "flagged": 0.01, "worst_flagged": 0.13, "worst_feature": 4.0}
-    said = "Has most of all flags, and is set aside"
+    said = "Has most of the flags, and its findings come last"
     assert any(said in note and "metric 4" in note for note in _notes(plan, **most))
     assert not any(said in note for note in _notes(plan, **most | {"worst_flagged": 0.05}))
     assert not any(said in note for note in _notes(plan, **most | {"flags": 9.0}))
