@@ -45,6 +45,13 @@ class QueuedEvent:
     chunk: Chunk | None = None
 
 
+def _unanswered(event: events.Event) -> QueuedEvent:
+    """An event whose reply nobody waits for, so that its failure is nobody's to retrieve."""
+    answer: asyncio.Future[Reply | None] = asyncio.get_running_loop().create_future()
+    answer.add_done_callback(lambda done: done.cancelled() or done.exception())
+    return QueuedEvent(event, answer)
+
+
 EventQueue = asyncio.Queue[QueuedEvent | None]
 
 
@@ -150,9 +157,7 @@ class Runner:
 
     def tell(self, event: events.Event) -> None:
         """Post an event that needs no reply."""
-        future: asyncio.Future[Reply | None] = asyncio.get_running_loop().create_future()
-        future.add_done_callback(lambda done: done.cancelled() or done.exception())
-        self._enqueue(QueuedEvent(event, future))
+        self._enqueue(_unanswered(event))
 
     def _enqueue(self, one: QueuedEvent) -> None:
         """Give an event to the worker. A run that is over has none until something happens to it again."""
@@ -222,7 +227,7 @@ class Runner:
             self.round_sum.add([at_hand[key][1:]])
         batch.effects = [effect for effect in batch.effects if not isinstance(effect, Accumulate | Sum)]
         event = await self.round_sum.outcome(batch.run, self._store.now)
-        self._join_next(batch, queued, QueuedEvent(event, asyncio.get_running_loop().create_future()))
+        self._join_next(batch, queued, _unanswered(event))
 
     def _join_next(self, batch: Batch, queued: list[QueuedEvent], one: QueuedEvent | None) -> bool:
         """Add an event to the batch; False for the end of the queue, which stays there."""

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from dcfpca.errors import BadMessage
 from dcfpca.spec import RunSpec
 
-_MEMORY = {"subspace": 4, "gradient": 4, "private": 4}
-_SNAPSHOT = {"subspace": 4, "gradient": 4, "private": 4}
+_MEMORY = {"subspace": 5, "gradient": 5, "private": 4}
+_SNAPSHOT = {"subspace": 5, "gradient": 5, "private": 4}
 _LENGTH = struct.Struct("<I")
 _DTYPES = {"<f8", "<i8", "|b1"}
 _MOST_AXES = 4
@@ -27,7 +27,7 @@ _EXTENT_BYTES = 8
 
 
 def memory_format(spec: RunSpec) -> str:
-    """The format of the memory that the method of this spec keeps at the aggregator, such as `subspace/4 closing`."""
+    """The format of the memory that the method of this spec keeps at the aggregator, such as `subspace/5 closing`."""
     return _format(spec, _MEMORY)
 
 

@@ -23,27 +23,27 @@ CHECKED_MEMORY = {*CLOSING_MEMORY, "closing/carriers", "closing/wanted"}
 OWN_VIEW = {"own/tensor", "own/scalars", "own/slips", "own/units"}
 MEMORY = {
     "private/4": set[str](),
-    "subspace/4": {"schedule", "rest"},
-    "gradient/4": {"still"},
-    "subspace/4 scaled": {"schedule", "rest", "entries"},
-    "gradient/4 scaled": {"still", "entries"},
-    "subspace/4 closing": {"schedule", "rest", "entries", *CHECKED_MEMORY},
-    "gradient/4 closing": {"still", *CLOSING_MEMORY},
-    "subspace/4 closing scaled": {"schedule", "rest", "entries", *CHECKED_MEMORY},
-    "gradient/4 closing scaled": {"still", "entries", *CLOSING_MEMORY},
+    "subspace/5": {"schedule", "rest"},
+    "gradient/5": {"still"},
+    "subspace/5 scaled": {"schedule", "rest", "entries"},
+    "gradient/5 scaled": {"still", "entries"},
+    "subspace/5 closing": {"schedule", "rest", "entries", *CHECKED_MEMORY},
+    "gradient/5 closing": {"still", *CLOSING_MEMORY},
+    "subspace/5 closing scaled": {"schedule", "rest", "entries", *CHECKED_MEMORY},
+    "gradient/5 closing scaled": {"still", "entries", *CLOSING_MEMORY},
 }
 SUBSPACE = {"fit/U", "fit/V", "fit/fitted", "fit/answered"}
 GRADIENT = {"fit/V", "fit/fitted_U", "fit/started"}
 SNAPSHOT = {
     "private/4": set[str](),
-    "subspace/4": SUBSPACE,
-    "gradient/4": GRADIENT,
-    "subspace/4 scaled": SUBSPACE,
-    "gradient/4 scaled": GRADIENT,
-    "subspace/4 closing": {*SUBSPACE, "U", "V", "centre", "keys", *OWN_VIEW},
-    "gradient/4 closing": {*GRADIENT, "keys"},
-    "subspace/4 closing scaled": {*SUBSPACE, "U", "V", "centre", "keys", *OWN_VIEW},
-    "gradient/4 closing scaled": {*GRADIENT, "keys"},
+    "subspace/5": SUBSPACE,
+    "gradient/5": GRADIENT,
+    "subspace/5 scaled": SUBSPACE,
+    "gradient/5 scaled": GRADIENT,
+    "subspace/5 closing": {*SUBSPACE, "U", "V", "centre", "made_by", "keys", *OWN_VIEW},
+    "gradient/5 closing": {*GRADIENT, "keys"},
+    "subspace/5 closing scaled": {*SUBSPACE, "U", "V", "centre", "made_by", "keys", *OWN_VIEW},
+    "gradient/5 closing scaled": {*GRADIENT, "keys"},
 }
 SPECS = [
     parse_spec({"method": method, "rows": 12, "rank": 2, "rounds": 4, "scaling": scaling, "closing_rounds": closing})

@@ -93,7 +93,7 @@ def test_today_s_daemons_show_finished_runs_and_what_to_do_with_open_ones_and_be
     for run_id in OPEN:
         view = listed[run_id]
         assert view.status == "paused"
-        assert "the format 'subspace/1' and not 'subspace/4'" in view.reason
+        assert "the format 'subspace/1' and not 'subspace/5'" in view.reason
         assert "run what wrote it, another build of 0.2.0, to finish it (`dcfpca run finish`) while" in view.reason
         assert "or delete it (`dcfpca run delete`) and propose it again" in view.reason
         assert "damaged" not in view.reason

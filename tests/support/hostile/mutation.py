@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections import defaultdict
 from collections.abc import Callable
@@ -40,11 +41,18 @@ class SaidMessages:
             return receipt
 
         async def heard_upload(link: Link, header: pb.UpdateHeader, payload: Buffer, cohort: int) -> Any:
-            receipt = await upload(link, header, payload, cohort)
+            try:
+                receipt = await upload(link, header, payload, cohort)
+            except asyncio.CancelledError:
+                keep(link, header, payload)  # the next round is open: the update arrived, its receipt came later
+                raise
+            keep(link, header, payload)
+            return receipt
+
+        def keep(link: Link, header: pb.UpdateHeader, payload: Buffer) -> None:
             if link._credentials.identity.name == hostile:
                 self._delivered.add(str(header.ref))
             self._keep_update(str(header.ref), pb.WholeUpdate(header=header, data=bytes(payload)))
-            return receipt
 
         patch.setattr(Link, "send", heard_send)
         patch.setattr(Link, "upload", heard_upload)

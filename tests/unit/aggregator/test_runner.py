@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import hashlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -203,7 +204,7 @@ async def test_a_large_sum_that_was_not_formed_before_a_restart_is_formed_after_
 
 
 async def test_updates_of_a_small_sum_are_not_acknowledged_before_what_follows_is_durable(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """They are never stored, so that a run that dies before the commit must ask for all of them again."""
     async with running(tmp_path / "store.db") as (made, store):
@@ -218,6 +219,9 @@ async def test_updates_of_a_small_sum_are_not_acknowledged_before_what_follows_i
     async with running(tmp_path / "store.db") as (again, _):
         assert again.run.attempt is not None
         assert (again.run.attempt.ref.round, dict(again.run.attempt.updates)) == (0, {})
+    del posted
+    gc.collect()
+    assert "never retrieved" not in caplog.text
 
 
 async def test_a_stopping_runner_does_not_wait_for_a_full_disk(tmp_path: Path) -> None:

@@ -118,7 +118,7 @@ def test_digits_of_a_median_only_gain_one_and_scales_stay() -> None:
     method, told = broadcasts(scaling="robust")
     third = told[3].broadcast
     tensor = third.tensor.copy()
-    for more, reason in ((1024.0, "go on from"), (0.5, "whole numbers")):
+    for more, reason in ((1024.0, "do not continue"), (0.5, "whole numbers")):
         tensor[0, 0] += more
         lie = replace(told[3], broadcast=TensorMessage(tensor, third.scalars))
         assert reason in method.plausible(lie, told[2], BITS)
@@ -145,7 +145,7 @@ def test_a_round_of_a_stage_that_cannot_come_next_is_refused() -> None:
 def test_rounds_of_the_fit_are_counted_on() -> None:
     method, told = broadcasts()
     plan = RoundPlan.of(told[4].broadcast)
-    for number, reason in ((plan.number + 1, "counted on"), (1, "counted on"), (0, ""), (99, "")):
+    for number, reason in ((plan.number + 1, "do not count on"), (1, "do not count on"), (0, ""), (99, "")):
         lie = replace(told[4], broadcast=bent(plan, number=number))
         assert (reason or "no such round") in method.plausible(lie, told[3] if reason else None, BITS)
 

@@ -86,7 +86,7 @@ def test_a_file_without_the_newer_columns_gets_them(tmp_path: Path) -> None:
 def test_a_snapshot_of_another_format_is_not_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = with_step(tmp_path / "state")
     monkeypatch.setattr("participant.state.store.snapshot_format", lambda spec: "subspace/9 closing")
-    with pytest.raises(UnusableState, match="'subspace/4 closing', and this software continues 'subspace/9 closing'"):
+    with pytest.raises(UnusableState, match="'subspace/5 closing', and this software continues 'subspace/9 closing'"):
         store.step("run-1")
     monkeypatch.undo()
     assert store.step("run-1") is not None
