@@ -45,8 +45,12 @@ class ReturnedConsensus:
         """Take the genuine ticket of a newer attempt; `others` are connected and have shown none, or may have."""
         if participant not in run.cohort or shown.announced is None:
             return "apart"
+        before = self._shown.get(participant)
+        if before is not None and _is_whole(before) and replace(before, payload=b"", memory=b"") == shown:
+            shown = before  # it connects again, and does not bring the bytes a second time
         spare = any(_is_whole(one) for name, one in self._shown.items() if name != participant)
-        self._shown[participant] = replace(shown, payload=b"", memory=b"") if spare else shown
+        keeps = _is_whole(shown) and not spare
+        self._shown[participant] = shown if keeps else replace(shown, payload=b"", memory=b"")
         if missing := set(run.cohort) - self._shown.keys():
             return "apart" if missing.intersection(others) else "awaited"
         held = list(self._shown.values())

@@ -73,7 +73,7 @@ class Connection:
                 )
             except grpc.aio.AioRpcError as error:
                 self._tell(False)
-                if wanted := _wanted_by(error):
+                if (wanted := _wanted_by(error)) or is_too_large(error):
                     self._wanted, self._dialled = wanted, False  # what it brings along is another message
                 patience = STANDBY_SECONDS if self._link.has_standby else DIAGNOSIS_SECONDS
                 failure = await asyncio.to_thread(classify_failure, error, self._link.address, self._files, patience)

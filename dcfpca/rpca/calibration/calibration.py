@@ -20,7 +20,7 @@ TAIL_RANKS = (5, 10, 20, 50, 100)
 FIGURES = ("freedom", "unit", "wrong", "cut", "ordinary")
 VECTORS = ("reach", "few", "mean", "own", "above", "below", "entries")
 ONE_VALUE, TWO_VALUES = 0.7, 0.9  # of a feature's entries: features of few values
-CONSTANT = 0.999  # of a feature's entries, by merged counts: no other value is known
+CONSTANT = 0.999  # of a feature's entries, by merged counts: a feature that is taken to have no other value
 
 
 @dataclass(frozen=True, slots=True, eq=False)

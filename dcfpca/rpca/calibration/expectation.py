@@ -27,6 +27,7 @@ LEAST_VARIANCE = 1e-8  # of a score, beside what the leading directions have of 
 SHAPED, FURTHEST = 1.3, 3.0  # scores: within the first enough samples tell the shape, beyond the last none do
 OWN_SHARE = 0.5  # of that variance: related features err alike in their tails, which cancels where relations are known
 TAIL_DOUBT = 0.7  # of the distance from the last knot, where the others are sure that an entry lies beyond it
+TELLING = 500.0  # samples: with more, that distance is in less doubt
 STEP = 0.25  # scores: how exact a value of a feature of few values is
 KNEE, END, RISE, RATE = 1.5, 4.0, 1.540793, 0.8622731  # Raymaekers and Rousseeuw's wrapping function
 
@@ -127,18 +128,20 @@ def tail_variance(model: ScoreModel, scores: FloatArray, trusted: NDArray[np.boo
 
 
 def shape_variance(
-    shape: NormalScores, scores: FloatArray, expected: FloatArray, deviation: FloatArray, shrunk: float
+    shape: NormalScores, scores: FloatArray, expected: FloatArray, deviation: FloatArray, samples: float
 ) -> FloatArray:
     """How much entries (m × n) vary beside that because no knot tells the shape of a tail, or how wide a step is.
 
     Where the others expect an entry beyond the outermost knot of its feature and it is there, how far beyond says
-    little: as much as they expect that, the distance is in doubt. A feature that is straight as far as its knots tell
-    is taken to go on so, except as far as relations are `shrunk`, so that it is hardly known what the others expect.
+    little: as much as they expect that, the distance is in doubt. Many samples show in the units of its sides how a
+    bent tail goes on. A feature that is straight as far as its knots tell is taken to go on so, except as far as the
+    covariance of so few samples is shrunk, so that it is hardly known what the others expect.
     """
+    shrunk, untold = shrinkage(len(scores), samples) / MOST_SHRINKAGE, min(1.0, TELLING / samples)
     end = SCORES[-1] * shape.reach[:, None]
     beyond = np.maximum(np.abs(np.where(np.isnan(scores), 0.0, scores)) - end, 0.0)
     there = scipy.special.ndtr((np.sign(scores) * expected - end) / deviation)
-    doubt = TAIL_DOUBT * np.where(shape.straight(), shrunk / MOST_SHRINKAGE, 1.0)[:, None]
+    doubt = TAIL_DOUBT * np.where(shape.straight(), shrunk, max(shrunk, untold))[:, None]
     return np.asarray((doubt * there * beyond) ** 2 + np.where(shape.graded(), STEP, 0.0)[:, None] ** 2)
 
 

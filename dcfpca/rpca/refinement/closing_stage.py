@@ -290,7 +290,7 @@ def keep_made_by(site: StagedSite, plan: ClosingPlan) -> None:
     """Keep by what entries were distrusted when the covariance was made, where a sample moves it."""
     assert plan.calibration is not None  # of a run whose entries are judged by their covariance
     model = plan.calibration.model
-    if moves_by_one(len(model.centre), plan.columns):
+    if moves_by_one(len(model.centre), plan.taken):
         site.kept[MADE_BY] = np.column_stack([model.centre, model.own, model.factor])
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dcfpca.rpca.calibration.calibration import TAIL_RANKS, Calibration
+from dcfpca.rpca.calibration.calibration import CONSTANT, TAIL_RANKS, Calibration
 from dcfpca.rpca.calibration.empirical_null import SIZE_BINS, fit_null, levels_of_side, pooled, units_by_side
 from dcfpca.rpca.calibration.expectation import Expected
 from dcfpca.rpca.calibration.normal_scores import SCORES
@@ -91,8 +91,12 @@ class Null(ClosingStage):
 
     def merged(self, exact: TensorMessage, asked: Consensus, least: int) -> TensorMessage:
         """Counts with small cells merged: of each feature from the lowest deviation to the highest, of all features by
-        size, of distances and oddness; and no count of few odd columns or entries."""
-        n, rows = ClosingPlan.of(asked.broadcast).columns, self.up.rows
+        size, of distances and oddness; and no count of few odd columns or entries. Nothing at all if fewer than
+        `least` columns of the site are in the sample."""
+        plan, rows = ClosingPlan.of(asked.broadcast), self.up.rows
+        n = plan.columns
+        if plan.judged_share < 1.0 and np.rint(exact.scalars[0] * n) < least:
+            return TensorMessage(np.zeros_like(exact.tensor), np.zeros_like(exact.scalars))
         above, below = np.split(np.rint(exact.tensor * n), 2, axis=1)
         below, above = merge_sides(below, above, least)
         (columns, far, entries, odd), absent, lines = _parts(self.width, exact.scalars)
@@ -173,7 +177,9 @@ class Null(ClosingStage):
         if unequal(oddness.sum(), columns, (1.0 + ODDNESS_COUNTS) * rounding):
             return "the counts of how odd columns are do not add up to the columns"
         without = _symmetric(absent, self.width)
-        if indefinite(without, rounding) or indefinite(columns * np.eye(self.width) - without, SLACK * columns):
+        if indefinite(without, rounding) or indefinite(
+            columns * np.eye(self.width) - without, rounding + SLACK * columns
+        ):
             return "fewer samples than none, or more than all, do not have a direction"
         return "more entries of L are out of range than there are" if exceeds(far, columns, 2.0 * rounding) else ""
 
@@ -332,6 +338,7 @@ def flagged_counts(plan: ClosingPlan, found: Calibration, counts: NullCounts) ->
     one, together = np.ones(len(plan.few)), pooled_features(plan.few)
     sides = (counts.above, found.above), (counts.below, found.below)
     flagged = np.sum([count_above(side, one, found.cut * unit, SIZE_BINS) for side, unit in sides], axis=0)
+    flagged = np.where(plan.one_value >= CONSTANT, 0.0, flagged)
     of_pooled = count_above(counts.sizes[None, :], np.ones(1), np.array([found.cut]), SIZE_BINS)[0]
     both = counts.above + counts.below
     outlying = count_above(both, one, OUTLYING * one, SIZE_BINS)

@@ -98,8 +98,13 @@ class Refinement(ClosingStage):
         return replace(update, scalars=np.append(columns / plan.columns, update.scalars[1:]))
 
     def merged(self, exact: TensorMessage, asked: Consensus, least: int) -> TensorMessage:
-        """Counts of residuals, of values and of columns along directions with small cells merged, lowest to highest."""
-        n = ClosingPlan.of(asked.broadcast).columns
+        """Counts of residuals, of values and of columns along directions with small cells merged, lowest to highest.
+        Nothing but the number of columns if fewer than `least` of the site are in the sample."""
+        plan = ClosingPlan.of(asked.broadcast)
+        n = plan.columns
+        if plan.refined_share < 1.0 and np.rint(exact.scalars[1] * n) < least:
+            none = TensorMessage(np.zeros_like(exact.tensor), np.zeros_like(exact.scalars))
+            return replace(none, scalars=np.append(exact.scalars[:1], none.scalars[1:]))
         pull, shift, weight, *counts = _split(self.width, exact.tensor)
         over, under, above, below = (np.rint(part * n) for part in counts)
         under, over = merge_sides(under, over, least)

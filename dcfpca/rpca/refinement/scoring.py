@@ -113,8 +113,7 @@ def expect_entries(
         for name in ("score", "deviation", "trusted")
     )
     deviation = np.sqrt(deviation**2 + tail_variance(model, scores, trusted, plan.columns))
-    shrunk = shrinkage(len(M), plan.columns)
-    deviation = np.sqrt(deviation**2 + shape_variance(shape, scores, expected, deviation, shrunk))
+    deviation = np.sqrt(deviation**2 + shape_variance(shape, scores, expected, deviation, plan.columns))
     odd = _oddness(plan, model, parts, shrinkage(len(M), plan.taken), None if fresh else plan.calm(M))
     z = (scores - expected) / deviation
     return Expected(shape.backward(expected), z, odd, expected, deviation, trusted)

@@ -78,9 +78,15 @@ class Validation(ClosingStage):
         return TensorMessage(np.zeros((0, 0)), np.append(hidden, known) / plan.columns)
 
     def merged(self, exact: TensorMessage, asked: Consensus, least: int) -> TensorMessage:
-        """Nothing if fewer entries than `least` were predicted: the errors would be about those entries alone."""
-        columns = ClosingPlan.of(asked.broadcast).columns
-        halves = [half * (np.rint(half[0] * columns) >= least) for half in np.split(exact.scalars, 2)]
+        """Nothing if fewer entries than `least` were predicted, or those of fewer columns of a sample: the errors would
+        be about those alone. By Cauchy and Schwarz, so many columns at least have entries that add up to c, with the
+        squares q of each column's: c²/q."""
+        plan = ClosingPlan.of(asked.broadcast)
+        halves = [
+            half * (np.rint(half[0] * plan.columns) >= least)
+            * (plan.sample_share >= 1.0 or half[0] ** 2 * plan.columns >= least * half[1])
+            for half in np.split(exact.scalars, 2)
+        ]  # fmt: skip
         return replace(exact, scalars=np.concatenate(halves))
 
     def weighted(self, update: TensorMessage, weight: float) -> TensorMessage:

@@ -71,7 +71,7 @@ def test_deviations_of_clean_samples_are_standard_normal() -> None:
 def test_a_distance_beyond_the_last_knot_is_in_doubt_as_far_as_the_others_expect_the_entry_there() -> None:
     scores, one = np.array([[1.0, 9.0, 9.0, 9.0, -9.0]]), np.ones((1, 5))
     expected = np.array([[3.0, 3.0, 1.0, -2.0, 3.0]])
-    added = shape_variance(NormalScores(np.exp(SCORES)[None, :], np.ones(1)), scores, expected, one, 0.1)[0]
+    added = shape_variance(NormalScores(np.exp(SCORES)[None, :], np.ones(1)), scores, expected, one, 300.0)[0]
     assert added[0] == 0.0
     assert added[1] > added[2] > added[3]
     assert np.sqrt(added[1]) > 0.5 * (9.0 - SCORES[-1])
