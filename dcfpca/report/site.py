@@ -99,7 +99,7 @@ def _samples(found: SiteFigures) -> str:
         f"The {shown} most unusual samples, in the order of how unusual each is as a whole. "
         f"Each measurement is compared with {expected}. "
         "+8 noise: the value lies above that by eight times what is usual for the measurement. Further off than all "
-        "but at most 5 of 790: its rank among the values of all sites. Flagged entries are red."
+        "but at most 5 of 790: its rank among the values counted at all sites. Flagged entries are red."
     )
     if found.drawing == "profile":
         note += " Blue is what was found, grey what was expected."

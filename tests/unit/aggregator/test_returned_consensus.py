@@ -52,6 +52,16 @@ def test_members_are_asked_for_the_bytes_once_and_until_one_has_shown_them() -> 
     assert returned.take(RUN, "c", bare, ()) == "agreed"
 
 
+def test_bytes_that_are_not_whole_are_not_held_and_whole_ones_are_until_the_run_goes_on() -> None:
+    """A member could fill the memory of the aggregator with the former, and take back the latter by connecting anew."""
+    returned, bare = ReturnedConsensus(TERMS), replace(SHOWN, memory=b"", payload=b"")
+    returned.take(RUN, "a", replace(SHOWN, memory=bytes(1000)), ())
+    assert returned.refused() == ("a", bare)
+    returned.take(RUN, "b", SHOWN, ())
+    returned.take(RUN, "b", bare, ())
+    assert returned.take(RUN, "c", bare, ()) == "agreed"
+
+
 OTHERWISE: list[dict[str, Any]] = [
     {"previous_sum": bytes(32)},
     {"exponents": (5, 20)},

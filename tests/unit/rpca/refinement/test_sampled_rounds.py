@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
 from dcfpca.rpca.column_blocks import ArrayColumns, split
-from dcfpca.rpca.method import FloatArray
+from dcfpca.rpca.method import Consensus, FloatArray, Outcome, TensorMessage
 from dcfpca.rpca.refinement import closing_plan
 from dcfpca.rpca.refinement.closing import with_closing_rounds
 from dcfpca.rpca.refinement.closing_plan import LARGEST_SAMPLE, ClosingPlan
+from dcfpca.rpca.refinement.null import Null
+from dcfpca.rpca.refinement.refine import Refinement
 from dcfpca.rpca.simulate import simulate
 from dcfpca.rpca.stage_list import Method
 from dcfpca.rpca.subspace.fit import subspace_method
@@ -69,3 +72,35 @@ def test_no_sample_leaves_a_few_columns_out(columns: float) -> None:
         asked = replace(plan, hiding=hiding)
         for share in (asked.sample_share, asked.refined_share, asked.judged_share):
             assert share <= LARGEST_SAMPLE or share >= 1.0
+
+
+def test_a_site_adds_nothing_to_rounds_whose_sample_has_fewer_of_its_columns_than_may_leave_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A sum over two persons is about them alone, whatever cells are merged."""
+    for name, most in (("MOST_COLUMNS", 100.0), ("MOST_ENTRIES", 1.0), ("PER_FEATURE", 0.01)):
+        monkeypatch.setattr(closing_plan, name, most)
+    few: dict[str, list[float]] = {"refine": [], "null": []}  # the largest number that a site of few columns sent
+
+    def watch(kind: type[Refinement] | type[Null], counted: int) -> None:
+        merged = kind.merged
+
+        def watched(stage: Any, exact: TensorMessage, asked: Consensus, least: int) -> TensorMessage:
+            sent = merged(stage, exact, asked, least)
+            if np.rint(exact.scalars[counted] * ClosingPlan.of(asked.broadcast).columns) < least:
+                few[asked.stage].append(float(max(np.abs(sent.tensor).max(), np.abs(sent.scalars[1:]).max())))
+            return sent
+
+        monkeypatch.setattr(kind, "merged", watched)
+
+    watch(Refinement, 1)
+    watch(Null, 0)
+    rng = np.random.default_rng(1)
+    M = rng.normal(size=(30, RANK)) @ rng.normal(size=(RANK, 2020)) + 0.2 * rng.normal(size=(30, 2020))
+    fit = subspace_method(SubspaceSolver(30, 4, 100, 1e-9, fixed_rank=False))
+    method = replace(with_closing_rounds(fit, fixed_rank=False, min_cell=5), min_cell=5)
+    run = simulate(method, split(M, (1000, 1000, 20)))
+    assert run.consensus.outcome is Outcome.CONVERGED
+    assert few["refine"]
+    assert few["null"]
+    assert max(few["refine"] + few["null"]) == 0.0
