@@ -160,7 +160,8 @@ def kept_view(plan: ClosingPlan, kept: Snapshot) -> ClosingPlan | None:
         return None
     tensor, scalars = (np.asarray(kept[name], dtype=np.float64) for name in (TENSOR, SCALARS))
     found = Calibration.of(tensor, scalars[:-1])
-    return replace(plan, calibration=found, cut=found.cut, taken=0.0)
+    # Its model is of no samples that could be left out of it.
+    return replace(plan, calibration=found, cut=found.cut, taken=0.0, made_by=None)
 
 
 def kept_ratio(kept: Snapshot) -> float:
